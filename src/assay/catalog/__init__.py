@@ -1,0 +1,1 @@
+"""Records on disk to cards, index, queries, and differences between versions."""

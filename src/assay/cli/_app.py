@@ -1,0 +1,79 @@
+"""The root command: verbs are imported only when called, so that `assay --help` starts fast."""
+
+import importlib
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from assay import __version__
+from assay.errors import AssayError
+
+#: verb -> (module under assay.cli, one line of help). The order is the order of the help page.
+VERBS: dict[str, tuple[str, str]] = {
+    "run": ("run", "Measure models on this machine's lanes; write records and a card."),
+    "lanes": ("lanes", "List the lanes: can each run here, on what, or why not and the fix."),
+}
+
+
+class _LazyGroup(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"assay.cli.{VERBS[cmd_name][0]}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # The base class looks for near misses among loaded commands; ours are not loaded yet.
+        self.commands = dict.fromkeys(VERBS)  # type: ignore[assignment]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=_LazyGroup,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    help="Does a LiteRT model load, run, stay on the accelerator, give the right numbers, and how fast?",
+    epilog="Exit codes: 0 fine, 1 found something, 2 misuse. `assay VERB --help` teaches each verb.",
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        print(f"assay {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None: ...
+
+
+def main() -> None:
+    """Run the command line; exit 0 fine, 1 found something, 2 misuse, 130 on Ctrl-C."""
+    try:
+        app()
+    except AssayError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.fix:
+            print(f"  fix: {error.fix}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of our output has gone (`assay ... | head`): not an error of ours.
+        sys.stderr.close()
+        sys.exit(0)

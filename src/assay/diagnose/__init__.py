@@ -1,0 +1,1 @@
+"""Which op or subgraph is wrong, and the smallest file that shows it."""

@@ -1,0 +1,1 @@
+"""From log text to facts: pure functions."""

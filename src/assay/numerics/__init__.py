@@ -1,0 +1,1 @@
+"""Seeded inputs, comparison metrics and the verdict on what a lane returned."""

@@ -1,0 +1,1 @@
+"""How to measure: warm-up, repeats, quiet gates, acceptance and statistics. Knows no lane."""

@@ -1,0 +1,1 @@
+"""Every JSON document as a model: read, checked, and written in one canonical form."""
