@@ -28,7 +28,7 @@ class Availability:
         on: What would serve it: adapter, driver and version, or the browser. Empty if not available.
         reason: Why not. Empty if available.
         fix: What to install or set. Empty if available.
-        details: Facts for the record, such as `adapter`, `adapter_kind` (software, hardware), `runtime_version`.
+        details: Facts for the record, such as `adapter`, `adapter_kind`, `runtime_version`.
     """
 
     available: bool
@@ -105,12 +105,12 @@ class Job:
 
 @dataclass
 class Observation:
-    """What the child saw. It is written to `observation.json` after each stage, so a crash loses one stage only.
+    """What the child saw; written to `observation.json` after each stage, so a crash loses one stage only.
 
     Times are in milliseconds, memory in MiB (2**20 bytes), as measured in the child.
 
     Attributes:
-        stage: The stage that was begun last: `start`, `load`, `first_run`, `sequence`, `warmup`, `timed`, `done`.
+        stage: What was begun last: `start`, `load`, `first_run`, `sequence`, `warmup`, `timed`, `done`.
         load_ms: From the file to a model that is ready to be given inputs (compilation included).
         first_run_ms: The first invocation, host to host.
         samples_ms: Every timed invocation, host to host, in order.
@@ -175,7 +175,7 @@ class LaneFacts:
     """What the log and the API show of one run.
 
     Attributes:
-        served: True if evidence shows that this lane ran the model (in part at least), False if evidence shows
+        served: True if evidence shows that this lane ran the model (at least in part), False if it shows
             that it did not, None if nothing shows either.
         full_delegation: True if the accelerator took every node; None if unknown.
         delegated_ops: Nodes that the accelerator took; None if unknown.
