@@ -9,7 +9,7 @@ from pathlib import Path
 def write_atomic(path: Path, data: str | bytes) -> None:
     """Write a file so that a reader sees the old one or the new one, never a part.
 
-    The data goes to a temporary file in the same folder, is flushed to the disk, and takes the place of `path`
+    The data goes to a temporary file in the same folder, is flushed to the disk, and takes `path`'s place
     in one step. Missing folders are made. A failure (full disk, Ctrl-C) leaves the old file as it was.
 
     Args:
