@@ -1,0 +1,16 @@
+"""What all tests share: real models, and where the software GPU's driver is."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+
+from fetch_models import fetch
+
+
+@pytest.fixture(scope="session")
+def real_models() -> dict[str, Path]:
+    """The 14 models of the mediapipe wheel: stem -> path. Fetched by pip once, then cached."""
+    return {path.stem: path for path in sorted(fetch().glob("*.tflite"))}
