@@ -42,7 +42,7 @@ _FAILURES: list[tuple[FailureClass, re.Pattern[str]]] = [
         ),
         (
             FailureClass.UNSUPPORTED_DTYPE,
-            r"Unsupported (?:data ?type|type)|type .{1,40} not (?:currently )?supp",
+            r"Unsupported (?:data ?type|dtype|type)|type .{1,40} not (?:currently )?supp",
         ),
         (FailureClass.UNSUPPORTED_SHAPE, r"dynamic(?:-sized)? tensors?|failed to resize|Cannot resize"),
     ]

@@ -147,9 +147,7 @@ class Observation:
     def from_json(cls, text: str) -> Observation:
         """The observation that `to_json` wrote."""
         data = json.loads(text)
-        data["output_specs"] = [
-            TensorSpec(s["name"], s["dtype"], tuple(s["shape"])) for s in data["output_specs"]
-        ]
+        data["output_specs"] = [TensorSpec(s["name"], s["dtype"], tuple(s["shape"])) for s in data["output_specs"]]
         if data["error_class"] is not None:
             data["error_class"] = FailureClass(data["error_class"])
         return cls(**data)

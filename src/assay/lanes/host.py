@@ -1,0 +1,168 @@
+"""The parent's side of a measurement: start the child, watch time and memory, collect what it left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from assay.lanes.base import Job, Observation
+from assay.lanes.registry import find
+
+LOG_LIMIT = 2**20
+"""Of a longer log, the first and the last half of this many characters are read."""
+
+LOG_FILE_LIMIT = 2**28
+"""A child that writes a longer log is stopped: it is in a loop."""
+
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one job.
+
+    Attributes:
+        observation: What the child wrote last; None if it wrote nothing readable.
+        log: Its stdout and stderr.
+        returncode: Its exit code; negative for the signal that ended it.
+        timed_out: True if the time limit ended it.
+        out_of_memory: True if the memory limit ended it.
+        flooded: True if its log grew past all bounds, which ended it.
+        workdir: The job's folder, with `outputs/<position>.npz` for each invocation that was kept.
+    """
+
+    observation: Observation | None
+    log: str
+    returncode: int
+    timed_out: bool
+    out_of_memory: bool
+    flooded: bool
+    workdir: Path
+
+    def output_files(self) -> list[Path]:
+        """Outputs of the sequence, in order, as far as it came."""
+        folder = self.workdir / "outputs"
+        return sorted(folder.glob("*.npz"), key=lambda path: int(path.stem)) if folder.is_dir() else []
+
+
+def memory_limit_mb() -> int:
+    """Default memory limit of a child: three quarters of the machine's memory, in MiB."""
+    return int(psutil.virtual_memory().total * 0.75) // _MIB
+
+
+def run_jobs(
+    lane_name: str, jobs: list[Job], *, time_limit_s: float = 300.0, memory_limit: int | None = None
+) -> list[Outcome]:
+    """Run jobs in one child process of the lane, one after the other.
+
+    Args:
+        lane_name: See `registry.find`.
+        jobs: Each with a folder of its own. When one crashes, those after it have no observation.
+        time_limit_s: For all of them together, in seconds; the child and its children are killed at the end.
+        memory_limit: Resident memory of the child and its children in MiB; `memory_limit_mb()` by default.
+
+    Returns:
+        One outcome for each job, in order.
+    """
+    lane = find(lane_name)
+    paths: list[str] = []
+    for job in jobs:
+        folder = Path(job.workdir)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "job.json").write_text(job.to_json())
+        paths.append(str(folder / "job.json"))
+    log_path = Path(jobs[0].workdir) / "child.log"
+    environment = {**os.environ, **lane.child_env(jobs[0].options), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "assay.lanes.child", lane_name, *paths]
+    with log_path.open("wb") as log_file:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            # A group of its own: Ctrl-C is for the parent, and a kill reaches what the child has started.
+            start_new_session=True,
+        )
+        try:
+            ended_by = _watch(process, log_path, time_limit_s, memory_limit or memory_limit_mb())
+        finally:
+            _kill_group(process)
+    log = _read_log(log_path)
+    return [
+        Outcome(
+            observation=_read_observation(Path(job.workdir)),
+            log=log,
+            returncode=process.returncode,
+            timed_out=ended_by == "time",
+            out_of_memory=ended_by == "memory",
+            flooded=ended_by == "log",
+            workdir=Path(job.workdir),
+        )
+        for job in jobs
+    ]
+
+
+def run_job(lane_name: str, job: Job, *, time_limit_s: float = 300.0, memory_limit: int | None = None) -> Outcome:
+    """Run one job in a child process of its own; see `run_jobs`."""
+    return run_jobs(lane_name, [job], time_limit_s=time_limit_s, memory_limit=memory_limit)[0]
+
+
+def _watch(process: subprocess.Popen[bytes], log: Path, time_limit_s: float, memory_limit: int) -> str | None:
+    """Wait for the end of the child; what ended it, if it was not itself."""
+    end = time.monotonic() + time_limit_s
+    me = psutil.Process(process.pid)
+    family: list[psutil.Process] = [me]
+    looks = 0
+    while True:
+        # Rare looks: each takes CPU time from what is being measured.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.1 if looks < 5 else 0.25)
+            return None
+        if time.monotonic() > end:
+            return "time"
+        if looks % 4 == 0:
+            with contextlib.suppress(psutil.Error):
+                family = [me, *me.children(recursive=True)]
+        resident = 0
+        for member in family:
+            with contextlib.suppress(psutil.Error):
+                resident += member.memory_info().rss
+        if resident > memory_limit * _MIB:
+            return "memory"
+        if log.stat().st_size > LOG_FILE_LIMIT:
+            return "log"
+        looks += 1
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _read_log(path: Path) -> str:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if size <= LOG_LIMIT:
+            data = file.read()
+        else:
+            data = file.read(LOG_LIMIT // 2)
+            file.seek(-LOG_LIMIT // 2, os.SEEK_END)
+            data += b"\n[...]\n" + file.read()
+    return data.decode("utf-8", errors="replace")
+
+
+def _read_observation(folder: Path) -> Observation | None:
+    try:
+        return Observation.from_json((folder / "observation.json").read_text())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
