@@ -18,6 +18,8 @@ FAILED = 3
 
 def measure(lane_name: str, job: Job) -> bool:
     """Measure one job on the lane; False if it failed."""
+    # Several jobs share one log: this line tells whose lines follow.
+    print(f"[assay] job {job.workdir}", file=sys.stderr, flush=True)
     observation = Observation()
     save_observation(job, observation)
     try:
