@@ -1,8 +1,9 @@
 import math
 
-from assay.diagnose.search import Places, find_region, minimize
 from hypothesis import given
 from hypothesis import strategies as st
+
+from assay.diagnose.search import Places, find_region, minimize
 
 
 class Oracle:

@@ -7,6 +7,7 @@ in the execution order; a candidate is a set of places that are run together wit
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -142,7 +143,7 @@ def _split(low: int, high: int, parts: int) -> list[tuple[int, int]]:
     """[low, high) cut into at most `parts` intervals of nearly equal length."""
     parts = min(parts, high - low)
     edges = [low + (high - low) * i // parts for i in range(parts + 1)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(itertools.pairwise(edges))
 
 
 def _between(low: int, high: int, width: int) -> list[int]:
