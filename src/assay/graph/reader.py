@@ -1,0 +1,286 @@
+"""From the bytes of a `.tflite` file to a `Model`: mapped into memory, checked once, weights untouched."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.graph.check import check
+from assay.graph.errors import GraphError
+from assay.graph.flatbuffer import Corrupt, Decoder
+from assay.graph.model import (
+    Buffer,
+    Metadata,
+    Model,
+    Node,
+    OpCode,
+    Quantization,
+    Signature,
+    SignatureTensor,
+    Subgraph,
+    Tensor,
+)
+from assay.graph.schema import ENUMS, UNIONS, op_name
+
+_CUSTOM = ENUMS["BuiltinOperator"]["CUSTOM"]
+_NONE: tuple[Any, ...] = ()
+
+
+def read(source: Path | str | bytes | memoryview, *, path: Path | None = None) -> Model:
+    """Read a `.tflite` model.
+
+    The file is mapped, not loaded: a model of any size opens in milliseconds, and weights are read from the
+    disk only when asked for. Everything that the file says is checked, in bounded time and memory, so that the
+    objects can be walked without further care: indices are in range, shapes are not negative, nodes come after
+    those that they depend on, subgraphs do not call themselves.
+
+    Args:
+        source: The file, or its bytes.
+        path: Where bytes came from, for messages and `Model.path`.
+
+    Raises:
+        GraphError: The file cannot be read or is not a sound `.tflite` model. The message names file and cause.
+
+    Example:
+        >>> model = read("selfie_segmentation.tflite")
+        >>> print(model.subgraphs[0].nodes[0])
+        %245 = CONV_2D(%0, %1, %2) {padding=SAME, stride_w=2, ...}
+    """
+    if isinstance(source, (bytes, memoryview)):
+        data, where = memoryview(source).cast("B"), path
+    else:
+        where = Path(source)
+        data = map_file(where)
+    name = str(where) if where else "the model"
+    if bytes(data[:8]) == b"LITERTLM" or bytes(data[:4]) == b"PK\x03\x04":
+        raise GraphError(
+            f"{name} is a bundle of models, not one .tflite",
+            fix="Read its models with assay.graph.read_all",
+        )
+    try:
+        model = _decode(data)
+        model.path = where
+        check(model)
+        if not model.signatures:
+            model.signatures = [default_signature(model.subgraphs[0])]
+    except Corrupt as error:
+        raise GraphError(
+            f"{name} is not a valid .tflite model: {error}", fix="Fetch or convert the file again"
+        ) from None
+    return model
+
+
+def map_file(path: Path) -> memoryview:
+    """The bytes of a file, mapped into memory.
+
+    Raises:
+        GraphError: There is no such file, it cannot be read, or it is empty.
+    """
+    try:
+        with path.open("rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except FileNotFoundError:
+        raise GraphError(f"{path} does not exist") from None
+    except ValueError:
+        raise GraphError(f"{path} is empty") from None
+    except OSError as error:
+        raise GraphError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _decode(data: memoryview) -> Model:
+    if bytes(data[4:8]) != b"TFL3":
+        raise Corrupt("it has no TFL3 mark at byte 4")
+    decoder = Decoder(data)
+    root = decoder.root("Model")
+    buffers, end = _buffers(root["buffers"] or _NONE, data)
+    codes = [_op_code(code) for code in root["operator_codes"] or _NONE]
+    subgraphs = [
+        _subgraph(index, fields, codes, buffers, data) for index, fields in enumerate(root["subgraphs"] or _NONE)
+    ]
+    return Model(
+        description=root["description"] or "",
+        version=root["version"],
+        subgraphs=subgraphs,
+        signatures=_signatures(root["signature_defs"] or _NONE, subgraphs),
+        buffers=buffers,
+        metadata=_metadata(root, buffers),
+        op_codes=codes,
+        external_buffer_groups=root["external_buffer_groups"] or [],
+        external_buffers=root["external_buffers"] or [],
+        unknown=tuple(sorted(decoder.unknown)),
+        trailing=_trailing(data, end),
+        nbytes=len(data),
+    )
+
+
+def _buffers(tables: Sequence[dict[str, Any]], data: memoryview) -> tuple[list[Buffer], int]:
+    """The buffers, and where in the file the last external one ends."""
+    buffers: list[Buffer] = []
+    end = 0
+    for index, fields in enumerate(tables):
+        offset, size = fields["offset"], fields["size"]
+        # Offsets 0 and 1 mean that the data is in the flatbuffer.
+        if offset > 1:
+            if offset + size > len(data):
+                raise Corrupt(f"buffer {index} claims bytes {offset:,} to {offset + size:,}, past the end")
+            buffers.append(Buffer(data[offset : offset + size], external=True))
+            end = max(end, offset + size)
+        else:
+            buffers.append(Buffer(fields["data"] if fields["data"] is not None else b""))
+    return buffers, end
+
+
+def _trailing(data: memoryview, end: int) -> memoryview | bytes:
+    """The zip of associated files that converters append, or nothing."""
+    # A zip ends with its directory's record of 22 bytes (and a comment, which converters leave empty).
+    record = bytes(data[-22:])
+    if len(record) < 22 or record[:4] != b"PK\x05\x06" or record[20:] != b"\0\0":
+        return b""
+    size, offset = int.from_bytes(record[12:16], "little"), int.from_bytes(record[16:20], "little")
+    # The directory's offset counts from the first byte of the zip, or of the file, as the writer liked.
+    for start in (len(data) - 22 - size - offset, 0):
+        if start >= 0 and bytes(data[start : start + 4]) == b"PK\x03\x04" and start >= max(end, 8):
+            return data[start:]
+    return b""
+
+
+def _op_code(fields: dict[str, Any]) -> OpCode:
+    # Files from before 2020 have only the old one-byte field; newer ones have both. The larger counts.
+    number = max(fields["builtin_code"], fields["deprecated_builtin_code"])
+    if number < 0:
+        raise Corrupt(f"an op has the number {number}")
+    if number == _CUSTOM:
+        return OpCode(fields["custom_code"] or "", fields["version"], is_custom=True)
+    return OpCode(op_name(number), fields["version"])
+
+
+def _subgraph(
+    index: int, fields: dict[str, Any], codes: list[OpCode], buffers: list[Buffer], data: memoryview
+) -> Subgraph:
+    return Subgraph(
+        index=index,
+        name=fields["name"] or "",
+        tensors=[_tensor(i, tensor, buffers) for i, tensor in enumerate(fields["tensors"] or _NONE)],
+        nodes=[_node(i, node, codes, data) for i, node in enumerate(fields["operators"] or _NONE)],
+        inputs=list(fields["inputs"] or _NONE),
+        outputs=list(fields["outputs"] or _NONE),
+        debug_metadata_index=fields["debug_metadata_index"],
+    )
+
+
+def _tensor(index: int, fields: dict[str, Any], buffers: list[Buffer]) -> Tensor:
+    buffer = fields["buffer"]
+    if buffer >= len(buffers):
+        raise Corrupt(f"tensor {index} has buffer {buffer} of {len(buffers)}")
+    signature = fields["shape_signature"]
+    return Tensor(
+        index=index,
+        name=fields["name"] or "",
+        dtype=fields["type"] if isinstance(fields["type"], str) else f"type_{fields['type']}",
+        shape=tuple(fields["shape"] or _NONE),
+        shape_signature=tuple(signature) if signature else None,
+        quantization=_quantization(fields["quantization"]),
+        buffer=buffer,
+        is_constant=len(buffers[buffer].data) > 0 or fields["external_buffer"] != 0,
+        is_variable=fields["is_variable"],
+        sparsity=fields["sparsity"],
+        has_rank=fields["has_rank"],
+        variant_tensors=fields["variant_tensors"],
+        external_buffer=fields["external_buffer"],
+    )
+
+
+def _quantization(fields: dict[str, Any] | None) -> Quantization | None:
+    if fields is None:
+        return None
+    kind = fields["details_type"] if fields["details"] is not None else 0
+    # Converters write an empty table for tensors that are not quantized.
+    if not (fields["scale"] or fields["zero_point"] or fields["min"] or fields["max"] or kind):
+        return None
+    return Quantization(
+        scales=fields["scale"] or _NONE,
+        zero_points=fields["zero_point"] or _NONE,
+        axis=fields["quantized_dimension"],
+        min=fields["min"] or _NONE,
+        max=fields["max"] or _NONE,
+        details_type=UNIONS["QuantizationDetails"][kind] if kind else None,
+        details=fields["details"],
+    )
+
+
+def _node(index: int, fields: dict[str, Any], codes: list[OpCode], data: memoryview) -> Node:
+    if fields["opcode_index"] >= len(codes):
+        raise Corrupt(f"node {index} has op code {fields['opcode_index']} of {len(codes)}")
+    code = codes[fields["opcode_index"]]
+    options, options_type = fields["builtin_options"], None
+    if options is not None:
+        options_type = UNIONS["BuiltinOptions"][fields["builtin_options_type"]]
+    if fields["builtin_options2"] is not None:
+        # No op has both: the second union only holds what was added when the first was full.
+        options, options_type = (
+            fields["builtin_options2"],
+            UNIONS["BuiltinOptions2"][fields["builtin_options2_type"]],
+        )
+    custom = fields["custom_options"]
+    large = None
+    offset, size = fields["large_custom_options_offset"], fields["large_custom_options_size"]
+    if offset > 1:
+        if offset + size > len(data):
+            raise Corrupt(f"node {index} claims options at bytes {offset:,} to {offset + size:,}, past the end")
+        large = data[offset : offset + size]
+    intermediates = fields["intermediates"]
+    mutating = fields["mutating_variable_inputs"]
+    return Node(
+        index=index,
+        op=code.op,
+        version=code.version,
+        inputs=list(fields["inputs"] or _NONE),
+        outputs=list(fields["outputs"] or _NONE),
+        options=options or {},
+        options_type=options_type,
+        is_custom=code.is_custom,
+        custom_options=b"" if custom is None else bytes(custom),
+        large_custom_options=large,
+        mutating_variable_inputs=None if mutating is None else tuple(mutating),
+        intermediates=None if intermediates is None else list(intermediates),
+        debug_metadata_index=fields["debug_metadata_index"],
+    )
+
+
+def _metadata(root: dict[str, Any], buffers: list[Buffer]) -> list[Metadata]:
+    entries = [Metadata(fields["name"] or "", fields["buffer"]) for fields in root["metadata"] or _NONE]
+    for entry in entries:
+        if entry.buffer >= len(buffers):
+            raise Corrupt(f"metadata {entry.name!r} has buffer {entry.buffer} of {len(buffers)}")
+    return entries
+
+
+def _signatures(definitions: Sequence[dict[str, Any]], subgraphs: list[Subgraph]) -> list[Signature]:
+    signatures: list[Signature] = []
+    for fields in definitions:
+        number = fields["subgraph_index"]
+        if number >= len(subgraphs):
+            raise Corrupt(f"a signature has subgraph {number} of {len(subgraphs)}")
+        tensors = subgraphs[number].tensors
+        sides: list[list[SignatureTensor]] = []
+        for side in ("inputs", "outputs"):
+            entries = fields[side] or _NONE
+            for entry in entries:
+                if entry["tensor_index"] >= len(tensors):
+                    raise Corrupt(f"a signature has tensor {entry['tensor_index']} of {len(tensors)}")
+            sides.append(
+                [SignatureTensor(entry["name"] or "", tensors[entry["tensor_index"]]) for entry in entries]
+            )
+        signatures.append(Signature(fields["signature_key"] or "", number, *sides))
+    return signatures
+
+
+def default_signature(subgraph: Subgraph) -> Signature:
+    """The signature that stands in where a model has none: inputs and outputs by their tensors' names."""
+
+    def named(indices: list[int]) -> list[SignatureTensor]:
+        return [SignatureTensor(subgraph.tensors[i].name, subgraph.tensors[i]) for i in indices]
+
+    return Signature(None, subgraph.index, named(subgraph.inputs), named(subgraph.outputs))
