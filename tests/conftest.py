@@ -1,5 +1,6 @@
 """What all tests share: real models, and where the software GPU's driver is."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -14,3 +15,11 @@ from fetch_models import fetch
 def real_models() -> dict[str, Path]:
     """The 14 models of the mediapipe wheel: stem -> path. Fetched by pip once, then cached."""
     return {path.stem: path for path in sorted(fetch().glob("*.tflite"))}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def support_on_path() -> None:
+    """Let the lanes in tests/support be found, here and in child processes."""
+    support = str(Path(__file__).resolve().parent / "support")
+    sys.path.insert(0, support)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [support, os.environ.get("PYTHONPATH")]))

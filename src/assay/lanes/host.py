@@ -144,9 +144,18 @@ def _watch(process: subprocess.Popen[bytes], log: Path, time_limit_s: float, mem
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End the child and whatever it has started, and wait until they are gone."""
+    family: list[psutil.Process] = []
+    with contextlib.suppress(psutil.Error):
+        family = psutil.Process(process.pid).children(recursive=True)
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
+    for member in family:
+        # A browser moves some of its processes to groups of their own.
+        with contextlib.suppress(psutil.Error):
+            member.kill()
     process.wait()
+    psutil.wait_procs(family, timeout=10)
 
 
 def _read_log(path: Path) -> str:

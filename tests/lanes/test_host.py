@@ -1,0 +1,107 @@
+"""A child that crashes, hangs, eats memory or floods its log is an outcome, never our end."""
+
+import contextlib
+from pathlib import Path
+
+import psutil
+import pytest
+
+from assay.errors import AssayError
+from assay.lanes import host, registry
+from assay.lanes.base import Job, Observation, TensorSpec
+
+
+def make_job(folder: Path) -> Job:
+    return Job(
+        model="none",
+        workdir=str(folder),
+        signature=None,
+        inputs=[TensorSpec("x", "float32", (1, 2))],
+        outputs=[],
+        resized=[],
+        input_sets=[],
+        sequence=[],
+    )
+
+
+def run(lane: str, folder: Path, **limits: float) -> host.Outcome:
+    return host.run_job(f"bad_lanes:{lane}", make_job(folder), **limits)
+
+
+def test_a_native_crash(tmp_path: Path):
+    outcome = run("Crash", tmp_path)
+    assert outcome.returncode == -11
+    assert outcome.observation is not None
+    assert outcome.observation.stage == "load"
+    assert "about to misbehave" in outcome.log
+    assert "Segmentation fault" in outcome.log
+
+
+def test_an_exit(tmp_path: Path):
+    assert run("Exit", tmp_path).returncode == 17
+
+
+def test_an_exception(tmp_path: Path):
+    outcome = run("Raise", tmp_path)
+    assert outcome.observation is not None
+    assert outcome.observation.error == "RuntimeError: no such luck"
+    assert outcome.returncode == 3
+
+
+def test_a_hang_is_killed_with_all_that_it_started(tmp_path: Path):
+    outcome = run("Hang", tmp_path, time_limit_s=3.0)
+    assert outcome.timed_out
+    grandchild = int((tmp_path / "grandchild").read_text())
+    with contextlib.suppress(psutil.NoSuchProcess):
+        assert psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_glutton_is_stopped(tmp_path: Path):
+    outcome = run("Eat", tmp_path, memory_limit=300)
+    assert outcome.out_of_memory
+    assert not outcome.timed_out
+
+
+def test_a_flood_is_stopped_and_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(host, "LOG_FILE_LIMIT", 2**22)
+    outcome = run("Flood", tmp_path)
+    assert outcome.flooded
+    assert len(outcome.log) <= host.LOG_LIMIT + 100
+
+
+def test_a_crash_spares_the_jobs_before_it(tmp_path: Path):
+    jobs = [make_job(tmp_path / str(index)) for index in range(3)]
+    outcomes = host.run_jobs("bad_lanes:CrashOnSecond", jobs)
+    assert outcomes[0].observation is not None
+    assert outcomes[0].observation.error is None
+    assert outcomes[1].returncode == -6
+    assert outcomes[2].observation is None
+
+
+def test_what_the_child_wrote_is_read_with_care(tmp_path: Path):
+    (tmp_path / "observation.json").write_text('{"stage": "load"')
+    assert host._read_observation(tmp_path) is None
+    (tmp_path / "observation.json").write_text("[]")
+    assert host._read_observation(tmp_path) is None
+
+
+def test_jobs_and_observations_survive_json(tmp_path: Path):
+    job = make_job(tmp_path)
+    assert Job.from_json(job.to_json()) == job
+    observation = Observation(stage="done", samples_ms=[1.0], output_specs=[TensorSpec("y", "int8", (3,))])
+    assert Observation.from_json(observation.to_json()) == observation
+
+
+def test_an_unknown_lane_names_those_there_are():
+    with pytest.raises(AssayError, match="no lane 'gpu_magic'") as caught:
+        registry.find("gpu_magic")
+    assert "cpu_xnnpack" in caught.value.fix
+
+
+def test_a_lane_that_cannot_be_imported():
+    with pytest.raises(AssayError, match="cannot be loaded"):
+        registry.find("no_such_module:Lane")
+
+
+def test_references_come_first():
+    assert registry.names()[:2] == ["cpu_reference", "cpu_xnnpack"]

@@ -1,0 +1,81 @@
+"""Lanes that misbehave, to see that the host holds. Reached as `bad_lanes:NAME`."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from assay.lanes.base import Availability, Job, LaneFacts, Observation, save_observation
+
+
+class _Bad:
+    name = "bad"
+    summary = "misbehaves"
+    runs_in = "device"
+    precision = "fp32"
+
+    def available(self) -> Availability:
+        return Availability(True, on="nowhere")
+
+    def child_env(self, options: dict) -> dict[str, str]:
+        return {}
+
+    def read(self, log: str, observation: Observation | None) -> LaneFacts:
+        return LaneFacts()
+
+    def measure(self, job: Job, observation: Observation) -> None:
+        observation.stage = "load"
+        save_observation(job, observation)
+        print("about to misbehave", file=sys.stderr, flush=True)
+        self.misbehave(job)
+
+
+class Crash(_Bad):
+    def misbehave(self, job: Job) -> None:
+        ctypes.string_at(0)
+
+
+class Exit(_Bad):
+    def misbehave(self, job: Job) -> None:
+        os._exit(17)
+
+
+class Raise(_Bad):
+    def misbehave(self, job: Job) -> None:
+        raise RuntimeError("no such luck")
+
+
+class Hang(_Bad):
+    """Hangs, with a child of its own that must not outlive it."""
+
+    def misbehave(self, job: Job) -> None:
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        (Path(job.workdir) / "grandchild").write_text(str(child.pid))
+        time.sleep(600)
+
+
+class Eat(_Bad):
+    def misbehave(self, job: Job) -> None:
+        held = []
+        while True:
+            held.append(b"x" * (32 * 2**20))
+            time.sleep(0.01)
+
+
+class Flood(_Bad):
+    def misbehave(self, job: Job) -> None:
+        while True:
+            print("blah " * 10_000)
+
+
+class CrashOnSecond(_Bad):
+    """The first job of a process goes well, the second crashes it."""
+
+    done = False
+
+    def misbehave(self, job: Job) -> None:
+        if CrashOnSecond.done:
+            os.abort()
+        CrashOnSecond.done = True
