@@ -1,5 +1,8 @@
 """A `.tflite` as a graph: read, cut, tap, edit, write."""
 
+from typing import TYPE_CHECKING, Any
+
+from assay.graph.build import GraphBuilder
 from assay.graph.errors import GraphError
 from assay.graph.model import (
     Buffer,
@@ -14,9 +17,24 @@ from assay.graph.model import (
     Tensor,
 )
 from assay.graph.reader import read
+from assay.graph.writer import save, write
+
+if TYPE_CHECKING:
+    from assay.graph.edit import cut, tap
+
+
+def __getattr__(name: str) -> Any:
+    # Editing needs NumPy, which takes longer to import than a model takes to read.
+    if name in {"cut", "tap"}:
+        from assay.graph import edit
+
+        return getattr(edit, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Buffer",
+    "GraphBuilder",
     "GraphError",
     "Metadata",
     "Model",
@@ -27,5 +45,9 @@ __all__ = [
     "SignatureTensor",
     "Subgraph",
     "Tensor",
+    "cut",
     "read",
+    "save",
+    "tap",
+    "write",
 ]

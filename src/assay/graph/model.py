@@ -7,7 +7,7 @@ a position in the model's buffer list.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +158,16 @@ class Node:
     intermediates: list[int] | None = field(default=None, repr=False)
     debug_metadata_index: int = field(default=-1, repr=False)
 
+    def copy(self) -> Node:
+        """A node that can be changed without changing this one."""
+        return replace(
+            self,
+            inputs=list(self.inputs),
+            outputs=list(self.outputs),
+            options=dict(self.options),
+            intermediates=None if self.intermediates is None else list(self.intermediates),
+        )
+
     def __str__(self) -> str:
         def names(indices: Sequence[int]) -> str:
             return ", ".join("-" if index < 0 else f"%{index}" for index in indices)
@@ -279,6 +289,7 @@ class Model:
         external_buffer_groups: As in the file: names of the files that hold external buffers.
         external_buffers: As in the file: where in those files they lie.
         unknown: Fields that the file has and this schema does not know, as `Table.slot`; writing drops them.
+        metadata_buffer: As in the file: buffers that very old files name without a name.
         trailing: Bytes after the flatbuffer that no buffer refers to: a zip of associated files such as labels.
         nbytes: Size of the file, or None for a model that was built.
     """
@@ -293,6 +304,7 @@ class Model:
     op_codes: list[OpCode] = field(default_factory=list[OpCode])
     external_buffer_groups: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     external_buffers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    metadata_buffer: tuple[int, ...] = ()
     unknown: tuple[str, ...] = ()
     trailing: memoryview | bytes = b""
     nbytes: int | None = None
@@ -330,6 +342,39 @@ class Model:
                 return signature
         there = ", ".join(repr(signature.key) for signature in self.signatures) or "none"
         raise GraphError(f"no signature {key!r}", fix=f"The model's signatures: {there}")
+
+    def copy(self) -> Model:
+        """A model that can be changed without changing this one. The bytes of buffers are shared."""
+        subgraphs = [
+            replace(
+                subgraph,
+                tensors=[replace(tensor) for tensor in subgraph.tensors],
+                nodes=[node.copy() for node in subgraph.nodes],
+                inputs=list(subgraph.inputs),
+                outputs=list(subgraph.outputs),
+            )
+            for subgraph in self.subgraphs
+        ]
+
+        def over(entries: list[SignatureTensor], tensors: list[Tensor]) -> list[SignatureTensor]:
+            return [SignatureTensor(entry.name, tensors[entry.tensor.index]) for entry in entries]
+
+        signatures = [
+            replace(
+                signature,
+                inputs=over(signature.inputs, subgraphs[signature.subgraph].tensors),
+                outputs=over(signature.outputs, subgraphs[signature.subgraph].tensors),
+            )
+            for signature in self.signatures
+        ]
+        return replace(
+            self,
+            subgraphs=subgraphs,
+            signatures=signatures,
+            buffers=[replace(buffer) for buffer in self.buffers],
+            metadata=list(self.metadata),
+            op_codes=list(self.op_codes),
+        )
 
     def nodes(self) -> Iterator[tuple[Subgraph, Node]]:
         """Every node of every subgraph."""

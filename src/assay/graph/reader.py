@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.graph import associated
 from assay.graph.check import check
 from assay.graph.errors import GraphError
 from assay.graph.flatbuffer import Corrupt, Decoder
@@ -109,8 +110,9 @@ def _decode(data: memoryview) -> Model:
         op_codes=codes,
         external_buffer_groups=root["external_buffer_groups"] or [],
         external_buffers=root["external_buffers"] or [],
+        metadata_buffer=tuple(root["metadata_buffer"] or _NONE),
         unknown=tuple(sorted(decoder.unknown)),
-        trailing=_trailing(data, end),
+        trailing=associated.find(data, end),
         nbytes=len(data),
     )
 
@@ -130,20 +132,6 @@ def _buffers(tables: Sequence[dict[str, Any]], data: memoryview) -> tuple[list[B
         else:
             buffers.append(Buffer(fields["data"] if fields["data"] is not None else b""))
     return buffers, end
-
-
-def _trailing(data: memoryview, end: int) -> memoryview | bytes:
-    """The zip of associated files that converters append, or nothing."""
-    # A zip ends with its directory's record of 22 bytes (and a comment, which converters leave empty).
-    record = bytes(data[-22:])
-    if len(record) < 22 or record[:4] != b"PK\x05\x06" or record[20:] != b"\0\0":
-        return b""
-    size, offset = int.from_bytes(record[12:16], "little"), int.from_bytes(record[16:20], "little")
-    # The directory's offset counts from the first byte of the zip, or of the file, as the writer liked.
-    for start in (len(data) - 22 - size - offset, 0):
-        if start >= 0 and bytes(data[start : start + 4]) == b"PK\x03\x04" and start >= max(end, 8):
-            return data[start:]
-    return b""
 
 
 def _op_code(fields: dict[str, Any]) -> OpCode:

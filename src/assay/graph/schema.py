@@ -88,3 +88,37 @@ def op_number(name: str) -> int | None:
         return OPS[name]
     prefix, _, digits = name.rpartition("BUILTIN_")
     return int(digits) if not prefix and digits.isdecimal() and digits.isascii() else None
+
+
+#: Ops whose options table is not named after them.
+_OTHER_OPTIONS = {
+    "AVERAGE_POOL_2D": "Pool2DOptions",
+    "CONV_3D_TRANSPOSE": "Conv3DOptions",
+    "L2_NORMALIZATION": "L2NormOptions",
+    "L2_POOL_2D": "Pool2DOptions",
+    "MAXIMUM": "MaximumMinimumOptions",
+    "MAX_POOL_2D": "Pool2DOptions",
+    "MEAN": "ReducerOptions",
+    "MINIMUM": "MaximumMinimumOptions",
+    "MULTINOMIAL": "RandomOptions",
+    "RANDOM_STANDARD_NORMAL": "RandomOptions",
+    "RANDOM_UNIFORM": "RandomOptions",
+    "REDUCE_ALL": "ReducerOptions",
+    "REDUCE_ANY": "ReducerOptions",
+    "REDUCE_MAX": "ReducerOptions",
+    "REDUCE_MIN": "ReducerOptions",
+    "REDUCE_PROD": "ReducerOptions",
+    "SUM": "ReducerOptions",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
+}
+_OPTIONS_BY_NAME = {
+    table.removesuffix("Options").lower(): table
+    for union in ("BuiltinOptions2", "BuiltinOptions")
+    for table in UNIONS[union]
+    if table != "NONE"
+}
+
+
+def options_type(op: str) -> str | None:
+    """The name of a builtin op's options table, for example `Conv2DOptions`; None if it has no options."""
+    return _OTHER_OPTIONS.get(op) or _OPTIONS_BY_NAME.get(op.replace("_", "").lower())

@@ -3,10 +3,11 @@
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def write_atomic(path: Path, data: str | bytes) -> None:
+def write_atomic(path: Path, data: str | bytes | Iterable[bytes | memoryview]) -> None:
     """Write a file so that a reader sees the old one or the new one, never a part.
 
     The data goes to a temporary file in the same folder, is flushed to the disk, and takes `path`'s place
@@ -14,7 +15,7 @@ def write_atomic(path: Path, data: str | bytes) -> None:
 
     Args:
         path: The file to write.
-        data: Its whole content; text is written as UTF-8.
+        data: Its whole content, or pieces of it in order; text is written as UTF-8.
 
     Raises:
         OSError: The folder cannot be written to, or the disk is full.
@@ -24,7 +25,9 @@ def write_atomic(path: Path, data: str | bytes) -> None:
     partial = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
+            if isinstance(data, str):
+                data = data.encode()
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes files that only the owner can read; records are for everyone the umask allows.
