@@ -39,19 +39,30 @@ def cut(model: Model, nodes: Iterable[int], subgraph: int = 0, *, with_weights: 
         A model with one default signature, whose inputs and outputs are in the order of the nodes.
 
     Raises:
-        GraphError: There is no such node or subgraph, or no node is given.
+        GraphError: There is no such node or subgraph, no node is given, or the nodes compute no value.
     """
     if not 0 <= subgraph < len(model.subgraphs):
         raise GraphError(f"there is no subgraph {subgraph}; the model has {len(model.subgraphs)}")
     source = model.subgraphs[subgraph]
-    chosen = _closed(source, set(nodes), with_weights)
+    asked = set(nodes)
+    chosen = _closed(source, asked, with_weights)
     body = [node for node in source.nodes if node.index in chosen]
+    # What was only taken along is no result of the part.
+    prepared = {tensor for node in body if node.index not in asked for tensor in node.outputs}
     inner = {tensor for node in body for tensor in node.outputs if tensor >= 0}
     outer_reads = {t for node in source.nodes if node.index not in chosen for t in node.inputs}
     wanted = outer_reads | set(source.outputs)
     inner_reads = {tensor for node in body for tensor in node.inputs}
-    outputs = [t for node in body for t in node.outputs if t in wanted and not _prepared(source, node)]
-    outputs = outputs or [t for node in body for t in node.outputs if t >= 0 and t not in inner_reads]
+    made = [
+        tensor
+        for node in body
+        for tensor in node.outputs
+        if tensor >= 0 and source.tensors[tensor].dtype not in _HANDLES
+    ]
+    outputs = [tensor for tensor in made if tensor in wanted and tensor not in prepared]
+    outputs = outputs or [tensor for tensor in made if tensor not in inner_reads]
+    if not outputs:
+        raise GraphError("these nodes compute no value that could be an output")
     inputs = dict.fromkeys(
         tensor
         for node in body
@@ -126,12 +137,6 @@ def _same(builder: GraphBuilder, tensor: Tensor, name: str) -> Tensor:
 def _is_given(tensor: Tensor) -> bool:
     """True for what needs no producer: constants, and state that the runtime keeps."""
     return tensor.is_constant or tensor.is_variable
-
-
-def _prepared(subgraph: Subgraph, node: Node) -> bool:
-    """True for a node that computes something from constants alone."""
-    reads = [tensor for tensor in node.inputs if tensor >= 0]
-    return bool(reads) and all(subgraph.tensors[tensor].is_constant for tensor in reads)
 
 
 def _closed(subgraph: Subgraph, nodes: set[int], with_weights: bool) -> set[int]:
