@@ -1,0 +1,334 @@
+"""The ground that all documents stand on: strict fields, clear errors, and the rule of evolution.
+
+A document names its `schema_version`, `MAJOR.MINOR`. A minor version only adds optional fields, each marked
+here with `since`. So an older reader may ignore what it does not know, and a newer one accepts what is absent.
+This reader is strict up to the version it knows (an unknown field is a typing error and is named) and lenient
+above it (a later minor's fields are ignored). Another major version is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, cast
+
+import pydantic
+import pydantic_core
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from assay.errors import AssayError
+from assay.records import canonical
+
+MAX_BYTES = 64 * 2**20
+"""The largest document that is read, in bytes."""
+
+LATEST = (1, 3)
+"""The newest schema version that this reader knows in full."""
+
+WRITTEN = "1.2"
+"""The schema version that is written unless asked for another."""
+
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
+_SHOWN_ERRORS = 5
+_SHOWN_VALUE = 80
+
+
+class DocumentError(AssayError):
+    """A document that cannot be read; the message names file, JSON path, value and what was expected."""
+
+
+def _finite(value: Any) -> Any:
+    # JSON has no infinity. A measured value that is not finite must not cost the whole record.
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Number = int | float
+"""A JSON number; an integer stays one."""
+
+Measured = Annotated[Number | None, BeforeValidator(_finite, json_schema_input_type=Number | None)]
+"""A measured value or null, "not measured". A value that is not finite is held as null."""
+
+NonNegative = Annotated[
+    Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)] | None,
+    BeforeValidator(_finite, json_schema_input_type=Number | None),
+]
+"""A measured value that cannot be below zero, or null."""
+
+Count = Annotated[int, Field(ge=0)]
+"""How many there are of something."""
+
+Scalar = int | float | str | bool | None
+"""A value of a `metrics` map."""
+
+Metrics = dict[str, Annotated[Scalar, BeforeValidator(_finite, json_schema_input_type=Scalar)]]
+"""Further figures, flat; names are snake_case with the unit at the end."""
+
+Date = Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$", description="ISO 8601")]
+"""A day, `YYYY-MM-DD`."""
+
+Text = Annotated[str, Field(min_length=1)]
+"""A text that is not empty."""
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+"""A SHA-256 digest in lower-case hexadecimal."""
+
+ModelId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
+"""A model's name; also the name of its folder under `cards/`."""
+
+DeviceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
+"""A device's short name; also a part of file names."""
+
+Lane = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.:-]*$", max_length=100)]
+"""An accelerator or backend. An open vocabulary: other producers have names of their own."""
+
+Provenance = Annotated[str, Field(pattern=r"^(measured|example)$", description="measured or example")]
+"""`measured`: this was run. `example`: synthetic data, or weights that are random."""
+
+SchemaVersion = Annotated[str, Field(pattern=r"^\d{1,4}\.\d{1,4}$")]
+"""`MAJOR.MINOR`."""
+
+
+def since(version: str, **options: Any) -> Any:
+    """Marks an optional field that `version` added: older documents do not have it."""
+    return Field(json_schema_extra={"x-since": version}, **options)
+
+
+def plain(value: Any) -> Any:
+    """JSON values of Python ones: tuples become lists, NumPy's scalars numbers, what is not finite null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in cast(dict[Any, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast(list[Any], value)]
+    if isinstance(value, bool | int | None):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if hasattr(value, "item"):
+        return plain(value.item())
+    return str(value)
+
+
+class Part(BaseModel):
+    """A JSON object with known fields. Fields that were not set are not written."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    def to_value(self) -> dict[str, Any]:
+        """This object as JSON values; what was read comes back as the same value."""
+        return plain(self.model_dump(exclude_unset=True))
+
+
+class Document(Part):
+    """A JSON object that is a file of its own.
+
+    Attributes:
+        schema_version: Version of the form that the document follows.
+    """
+
+    schema_version: SchemaVersion
+
+    def to_json(self) -> str:
+        """The canonical text of this document."""
+        return canonical.dumps(self.to_value())
+
+
+D = TypeVar("D", bound=Document)
+
+
+def read(path: Path, form: type[D]) -> D:
+    """Read one document.
+
+    Args:
+        path: A JSON file.
+        form: What it must be.
+
+    Raises:
+        DocumentError: It is missing, too large, not JSON, of another major version, or not of this form.
+    """
+    return parse(read_bytes(path), form, path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a document, at most `MAX_BYTES`.
+
+    Raises:
+        DocumentError: The file is missing, cannot be read, or is too large.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise DocumentError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise DocumentError(f"{path} is larger than {MAX_BYTES // 2**20} MiB", fix="records are far smaller")
+    return data
+
+
+def parse(data: bytes, form: type[D], source: Path | str) -> D:
+    """Check one document.
+
+    Args:
+        data: Its JSON text.
+        form: What it must be.
+        source: Where it came from, for the error.
+
+    Raises:
+        DocumentError: As for `read`.
+    """
+    value = parse_json(data, source)
+    return check(value, form, source)
+
+
+def parse_json(data: bytes, source: Path | str) -> Any:
+    """The JSON value of a text; infinities and NaN, which JSON does not have, are refused.
+
+    Raises:
+        DocumentError: It is not JSON.
+    """
+    try:
+        return pydantic_core.from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        what = "is empty" if not data.strip() else f"is not JSON: {error}"
+        raise DocumentError(f"{source} {what}", fix="was it cut short, or edited by hand?") from error
+
+
+def check(value: Any, form: type[D], source: Path | str) -> D:
+    """Check a JSON value against a form, by the rule of evolution.
+
+    Raises:
+        DocumentError: It is of another major version, or not of this form.
+    """
+    version = _version(value, source)
+    try:
+        document = form.model_validate(value)
+    except pydantic.ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        if version <= LATEST or any(problem["type"] != "extra_forbidden" for problem in problems):
+            raise DocumentError(_describe(problems, value, source)) from error
+        document = form.model_validate(_without(value, [problem["loc"] for problem in problems]))
+    early = next(_too_early(document, version, "$"), None)
+    if early is not None:
+        path, field_version = early
+        raise DocumentError(
+            f"{source}: at {path}: this field came with schema {field_version}, and the document says "
+            f"{version[0]}.{version[1]}",
+            fix=f'set "schema_version" to "{field_version}"',
+        )
+    return document
+
+
+def schema_version(value: object) -> tuple[int, int]:
+    """`MAJOR.MINOR` as numbers; (0, 0) if it is something else."""
+    match = _VERSION.fullmatch(value) if isinstance(value, str) else None
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _version(value: Any, source: Path | str) -> tuple[int, int]:
+    if not isinstance(value, dict):
+        raise DocumentError(f"{source}: at $: got {shown(value)}, expected an object")
+    stated = cast(dict[str, Any], value).get("schema_version")
+    version = schema_version(stated)
+    if version == (0, 0):
+        got = "nothing" if stated is None else shown(stated)
+        raise DocumentError(f'{source}: at $.schema_version: got {got}, expected a text such as "{WRITTEN}"')
+    if version[0] != LATEST[0]:
+        raise DocumentError(
+            f"{source}: at $.schema_version: got {shown(stated)}, expected major version {LATEST[0]}",
+            fix="a newer Assay may read it" if version > LATEST else "",
+        )
+    return version
+
+
+def shown(value: Any) -> str:
+    """A JSON value for an error message: short, on one line, with its type where that helps."""
+    text = json.dumps(value, ensure_ascii=True, default=str)
+    text = text if len(text) <= _SHOWN_VALUE else text[:_SHOWN_VALUE] + "..."
+    return f"{text} (text)" if isinstance(value, str) else text
+
+
+def _describe(problems: list[Any], value: Any, source: Path | str) -> str:
+    lines: dict[str, list[str]] = {}
+    for problem in problems:
+        path, found, missing = _locate(problem, value)
+        got = "nothing" if missing else f"got {shown(found)}"
+        if problem["type"] == "extra_forbidden":
+            text = f"at {path}: unknown field with value {shown(found)}, expected only known fields"
+            lines.setdefault(text, [])
+            continue
+        lines.setdefault(f"at {path}: {'got nothing' if missing else got}", []).append(_expected(problem))
+    texts = [
+        text + (", expected " + " or ".join(dict.fromkeys(wants)) if wants else "")
+        for text, wants in lines.items()
+    ]
+    more = f" (and {len(texts) - _SHOWN_ERRORS} more)" if len(texts) > _SHOWN_ERRORS else ""
+    return f"{source}: " + "; ".join(texts[:_SHOWN_ERRORS]) + more
+
+
+def _locate(problem: Any, value: Any) -> tuple[str, Any, bool]:
+    """JSON path of an error, the value there, and whether it is missing."""
+    path, current = "$", value
+    for step in problem["loc"]:
+        if isinstance(step, int) and isinstance(current, list):
+            path, current = f"{path}[{step}]", cast(list[Any], current)[step]
+        elif isinstance(current, dict) and step in current:
+            path, current = f"{path}.{step}", cast(dict[str, Any], current)[step]
+        elif problem["type"] == "missing" and step == problem["loc"][-1]:
+            return f"{path}.{step}", None, True
+        # What is left are pydantic's own names for the members of a union: no part of the document.
+    return path, current, False
+
+
+_EXPECTATIONS = {
+    "missing": "this field",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "a text",
+    "string_too_short": "a text that is not empty",
+    "bool_type": "true or false",
+    "none_required": "null",
+    "list_type": "a list",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "extra_forbidden": "no such field",
+}
+
+
+def _expected(problem: Any) -> str:
+    message = str(problem["msg"])
+    named = _EXPECTATIONS.get(problem["type"])
+    return named or re.sub(r"^(Value error, |Input should be |String should |List should )", "", message)
+
+
+def _without(value: Any, locations: list[tuple[int | str, ...]]) -> Any:
+    copy = json.loads(json.dumps(value))
+    for location in locations:
+        parent: Any = copy
+        for step in location[:-1]:
+            if isinstance(step, int) or step in parent:
+                parent = parent[step]
+        parent.pop(location[-1], None)
+    return copy
+
+
+def _too_early(part: Part, version: tuple[int, int], path: str) -> Iterator[tuple[str, str]]:
+    for name in part.model_fields_set:
+        field = type(part).model_fields[name]
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and schema_version(str(extra.get("x-since"))) > version:
+            yield f"{path}.{name}", str(extra["x-since"])
+        yield from _inside(getattr(part, name), version, f"{path}.{name}")
+
+
+def _inside(value: Any, version: tuple[int, int], path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Part):
+        yield from _too_early(value, version, path)
+    elif isinstance(value, list) and value and isinstance(value[0], Part):
+        for index, item in enumerate(cast(list[Part], value)):
+            yield from _too_early(item, version, f"{path}[{index}]")
