@@ -102,8 +102,9 @@ class Journal:
 def _read(path: Path) -> Iterable[Step]:
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            data = json.loads(line)
-            yield Step(**{**data, "nodes": tuple(data["nodes"])})
+            data: dict[str, Any] = json.loads(line)
+            data["nodes"] = tuple(data["nodes"])
+            yield Step(**data)
         except (ValueError, TypeError, KeyError):
             # A line cut short by a kill: that step is done again.
             continue

@@ -293,7 +293,7 @@ class _Builder:
         if not calls:
             return []
         if self._graph.index != 0:
-            raise AssayError("a node that calls other subgraphs cannot be cut out of a subgraph that is not the first")
+            raise AssayError("a node that calls other subgraphs can only be cut out of the first subgraph")
         copies: list[Subgraph] = []
         for graph in self._source.subgraphs[1:]:
             tensors: list[Tensor] = []

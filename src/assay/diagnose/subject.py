@@ -1,10 +1,10 @@
-"""What is diagnosed: one signature of one model with its inputs, and the reference's value of every inner tensor."""
+"""What is diagnosed: a signature of a model with its inputs, and the reference's value of every inner tensor."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,30 +132,30 @@ class Values(Mapping[int, Array]):
     """Tensor index -> value, of one run; each is read from the disk when it is asked for.
 
     Args:
-        inputs: Values of the graph's inputs.
+        known: Values that are at hand: the graph's inputs, and constants that were unfolded.
         file: `.npz` with the other values, keyed by position.
         order: Tensor index of each position.
     """
 
-    def __init__(self, inputs: Mapping[int, Array], file: Path, order: Sequence[int]) -> None:
-        self._inputs = dict(inputs)
+    def __init__(self, known: Mapping[int, Array], file: Path, order: Sequence[int]) -> None:
+        self._known = dict(known)
         self._position = {tensor: position for position, tensor in enumerate(order)}
         self._archive = np.load(file, allow_pickle=False)
 
     def __getitem__(self, tensor: int) -> Array:
-        if tensor in self._inputs:
-            return self._inputs[tensor]
+        if tensor in self._known:
+            return self._known[tensor]
         return self._archive[str(self._position[tensor])]
 
     def __contains__(self, tensor: object) -> bool:
-        return tensor in self._inputs or tensor in self._position
+        return tensor in self._known or tensor in self._position
 
     def __iter__(self) -> Iterator[int]:
-        yield from self._inputs
-        yield from (tensor for tensor in self._position if tensor not in self._inputs)
+        yield from self._known
+        yield from (tensor for tensor in self._position if tensor not in self._known)
 
     def __len__(self) -> int:
-        return len(self._inputs.keys() | self._position.keys())
+        return len(self._known.keys() | self._position.keys())
 
 
 @dataclass
@@ -165,40 +165,66 @@ class Reference:
     Attributes:
         lane: The lane that it is.
         values: For each input set, the value of every tensor that has numbers.
-        notes: What has to be said of it.
+        expected: Tensor index -> the largest difference that arithmetic at the lane's precision explains there,
+            as the reference showed with that precision's rounding noise built in.
     """
 
     lane: str
     values: list[Values]
-    notes: list[str] = field(default_factory=list[str])
+    expected: dict[int, float]
 
 
-def tapped(subject: Subject) -> Piece:
+def unfolded(model: graph.Model, subgraph: graph.Subgraph) -> dict[int, Array]:
+    """Results of the nodes that only unpack weights: float16 to float32, sparse to dense. Exact, without a runtime.
+
+    Delegates do this while they load, and a runtime whose delegate did so has nothing to show for these tensors.
+    """
+    known: dict[int, Array] = {}
+    for node in subgraph.nodes:
+        if node.op not in ("DEQUANTIZE", "DENSIFY"):
+            continue
+        source, result = subgraph.tensors[node.inputs[0]], subgraph.tensors[node.outputs[0]]
+        value = model.data(source) if source.is_constant else known.get(source.index)
+        if value is not None and (node.op == "DENSIFY" or source.dtype == "float16"):
+            known[result.index] = np.ascontiguousarray(value.astype(np.dtype(result.dtype)))
+    return known
+
+
+def tapped(subject: Subject, unfolded_constants: Mapping[int, Array]) -> Piece:
     """The subject with every inner tensor as an output: what plain kernels compute on the way."""
     known = dict(zip(subject.input_tensors, subject.sets[0], strict=True))
     every = [node.index for node in subject.anatomy.subgraph.nodes]
-    order = subject.anatomy.inner_tensors()
+    order = [tensor for tensor in subject.anatomy.inner_tensors() if tensor not in unfolded_constants]
     return carve(subject.model, subject.anatomy, every, known, outputs=order)
 
 
-def run_reference(subject: Subject, folder: Path, launcher: Launcher) -> Reference:
-    """Run the reference once and keep the value of every inner tensor.
+def run_reference(
+    subject: Subject, folder: Path, launcher: Launcher, precision: str, *, draws: int = 2
+) -> Reference:
+    """Run the reference once: keep the value of every inner tensor, and learn how far arithmetic moves it.
 
     Args:
         subject: What to run.
         folder: Where the values go.
         launcher: Of the reference lane.
+        precision: Of the lane that is diagnosed: a key of `assay.numerics.noise.PRECISIONS`.
+        draws: How often the noise is drawn for each input set.
 
     Raises:
         AssayError: The reference cannot run the model.
     """
-    piece = tapped(subject)
+    from assay.numerics.noise import PRECISIONS, noisy
+
+    constants = unfolded(subject.model, subject.anatomy.subgraph)
+    piece = tapped(subject, constants)
     inputs, outputs = piece.specs()
     fed = [dict(zip(subject.input_tensors, arrays, strict=True)) for arrays in subject.sets]
     sets = [[known[tensor] for tensor in piece.inputs] for known in fed]
-    data = graph.write(piece.model)
-    trial = Trial("the reference's inner values", data, inputs, outputs, sets, list(range(len(sets))))
-    (result,) = launcher.run([trial])
+    every = list(range(len(sets)))
+    exact = Trial("the reference's inner values", graph.write(piece.model), inputs, outputs, sets, every)
+    noise_model = noisy(piece.model, PRECISIONS[precision], seed=1, resized=bool(subject.resized))
+    noise = replace(exact, name="the same with rounding noise", model=graph.write(noise_model))
+    result, perturbed = launcher.run([exact, replace(noise, sequence=every * draws)])
     if result.failure is not None:
         raise AssayError(
             f"{subject.path}: the reference {launcher.lane} cannot run the model: {result.error}",
@@ -209,5 +235,21 @@ def run_reference(subject: Subject, folder: Path, launcher: Launcher) -> Referen
     for index, file in enumerate(result.files):
         kept = folder / f"values{index}.npz"
         shutil.move(file, kept)
-        values.append(Values(fed[index], kept, piece.outputs))
-    return Reference(launcher.lane, values)
+        values.append(Values({**constants, **fed[index]}, kept, piece.outputs))
+    expected: dict[int, float] = {}
+    if perturbed.failure is None:
+        for position, index in enumerate(every * draws):
+            drawn = perturbed.outputs(position)
+            for tensor, output in zip(piece.outputs, drawn, strict=True):
+                gap = _finite_difference(values[index][tensor], output)
+                expected[tensor] = max(expected.get(tensor, 0.0), gap)
+    return Reference(launcher.lane, values, expected)
+
+
+def _finite_difference(right: Array, drawn: Array) -> float:
+    """Largest difference where both are finite: what overflows in the noise is no measure of it."""
+    if right.shape != drawn.shape or right.dtype.kind not in "fiu":
+        return 0.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = np.abs(right.astype(np.float64) - drawn.astype(np.float64))
+    return float(gap[np.isfinite(gap)].max(initial=0.0))
