@@ -1,5 +1,6 @@
 """A `.tflite` as a graph: read, cut, tap, edit, write."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from assay.graph.build import GraphBuilder
@@ -20,15 +21,17 @@ from assay.graph.reader import read
 from assay.graph.writer import save, write
 
 if TYPE_CHECKING:
+    from assay.graph.bundle import read_all
     from assay.graph.edit import cut, tap
+    from assay.graph.facts import summarize
+
+#: Names that need NumPy or more: imported when asked for, so that reading starts fast.
+_LAZY = {"cut": "edit", "read_all": "bundle", "summarize": "facts", "tap": "edit"}
 
 
 def __getattr__(name: str) -> Any:
-    # Editing needs NumPy, which takes longer to import than a model takes to read.
-    if name in {"cut", "tap"}:
-        from assay.graph import edit
-
-        return getattr(edit, name)
+    if name in _LAZY:
+        return getattr(importlib.import_module(f"assay.graph.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -47,7 +50,9 @@ __all__ = [
     "Tensor",
     "cut",
     "read",
+    "read_all",
     "save",
+    "summarize",
     "tap",
     "write",
 ]

@@ -11,7 +11,7 @@ import numpy as np
 from assay.graph.build import GraphBuilder
 from assay.graph.check import CALLS, called_subgraphs
 from assay.graph.errors import GraphError
-from assay.graph.model import Buffer, Metadata, Model, Node, SignatureTensor, Subgraph, Tensor
+from assay.graph.model import Buffer, Metadata, Model, SignatureTensor, Subgraph, Tensor
 from assay.graph.reader import default_signature
 
 #: Values of these types stand for state inside of the runtime, so that they cannot be fed from outside.
@@ -147,12 +147,7 @@ def _closed(subgraph: Subgraph, nodes: set[int], with_weights: bool) -> set[int]
         raise GraphError(f"there is no node {min(unknown)}; the subgraph has {len(subgraph.nodes)}")
     producers = subgraph.producers()
     chosen, todo = set(nodes), list(nodes)
-    constant: set[int] = set()
-    if with_weights:
-        for node in subgraph.nodes:
-            reads = [tensor for tensor in node.inputs if tensor >= 0]
-            if reads and all(subgraph.tensors[t].is_constant or producers.get(t) in constant for t in reads):
-                constant.add(node.index)
+    constant = subgraph.constant_nodes() if with_weights else set[int]()
     while todo:
         for tensor in subgraph.nodes[todo.pop()].inputs:
             producer = producers.get(tensor)

@@ -8,10 +8,10 @@ objects than its limits allow, whatever the bytes are.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, overload
 
-from assay.graph.schema import ENUM_NAMES, TABLES, UNIONS
+from assay.graph.schema import ENUM_NAMES, TABLES, UNIONS, Field
 
 #: A file may decode to this many tables; the largest public language models have some ten thousand.
 MAX_TABLES: Final = 1 << 19
@@ -81,13 +81,13 @@ class _Plan:
 
     __slots__ = ("enums", "names", "references", "size", "template", "unpack")
 
-    def __init__(self, name: str, size: int, slots: Sequence[int]):
+    def __init__(self, name: str, fields: Sequence[Field], size: int, slots: Sequence[int]):
         self.size = size
         self.template: dict[str, Any] = {}
         self.references: list[tuple[str, str, int]] = []
         self.enums: list[tuple[str, dict[int, str]]] = []
         present: list[tuple[int, str, str]] = []
-        for slot, field in enumerate(TABLES[name]):
+        for slot, field in enumerate(fields):
             if not field.name:
                 continue
             self.template[field.name] = field.default
@@ -111,17 +111,26 @@ class _Plan:
 
 
 class Decoder:
-    """Decodes tables of the `.tflite` schema from bytes that may be hostile.
+    """Decodes tables of the `.tflite` schema, or of another one, from bytes that may be hostile.
 
     Args:
         data: The whole file (or the part of it that is the model).
+        tables: Another schema's tables.
+        unions: Another schema's unions.
 
     Attributes:
         unknown: Fields that the file has and this schema does not know, as `Table.slot`.
     """
 
-    def __init__(self, data: memoryview):
+    def __init__(
+        self,
+        data: memoryview,
+        tables: Mapping[str, Sequence[Field]] = TABLES,
+        unions: Mapping[str, Sequence[str]] = UNIONS,
+    ):
         self.data = data
+        self._schema = tables
+        self._unions = unions
         self.unknown: set[str] = set()
         self._end = len(data)
         self._plans: dict[tuple[str, int], _Plan] = {}
@@ -211,8 +220,8 @@ class Decoder:
         return str(self.data[start : start + length], "utf-8", "backslashreplace")
 
     def _union(self, fields: dict[str, Any], key: str, union: str, position: int) -> Any:
-        number = fields[f"{key}_type"]
-        members = UNIONS[union]
+        number: int = fields[f"{key}_type"]
+        members = self._unions[union]
         if number == 0:
             return None
         if number >= len(members):
@@ -227,11 +236,12 @@ class Decoder:
         sound = vtable_size >= 4 and vtable_size % 2 == 0 and table_size >= 4
         if not sound or vtable_size > 4 + 2 * MAX_SLOTS or vtable + vtable_size > self._end:
             raise Corrupt(f"the vtable of a {name} table is not one")
+        fields = self._schema[name]
         slots = struct.unpack_from(f"<{(vtable_size - 4) // 2}H", self.data, vtable + 4)
-        for slot, offset in enumerate(slots[len(TABLES[name]) :], start=len(TABLES[name])):
+        for slot, offset in enumerate(slots[len(fields) :], start=len(fields)):
             if offset:
                 self.unknown.add(f"{name}.{slot}")
-        plan = _Plan(name, table_size, slots)
+        plan = _Plan(name, fields, table_size, slots)
         if len(self._plans) < MAX_PLANS:
             self._plans[name, vtable] = plan
         return plan

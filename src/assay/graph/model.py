@@ -211,6 +211,17 @@ class Subgraph:
                     readers.setdefault(tensor, []).append(node.index)
         return readers
 
+    def constant_nodes(self) -> set[int]:
+        """Indices of the nodes that compute from constants alone: weights made float32 or dense, mostly."""
+        found: set[int] = set()
+        fixed = {tensor.index for tensor in self.tensors if tensor.is_constant}
+        for node in self.nodes:
+            reads = [tensor for tensor in node.inputs if tensor >= 0]
+            if reads and fixed.issuperset(reads):
+                found.add(node.index)
+                fixed.update(node.outputs)
+        return found
+
     def __repr__(self) -> str:
         return (
             f"Subgraph({self.index}, {self.name!r}, {len(self.nodes)} nodes, {len(self.tensors)} tensors, "
