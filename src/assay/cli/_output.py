@@ -1,6 +1,7 @@
 """Where output goes: results on stdout, everything said on the way on stderr."""
 
 import json
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +14,8 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-out = Console(highlight=False, soft_wrap=False)
+# A pipe or a file has no width: lines stay whole for whoever reads them next.
+out = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
 """stdout: tables and results."""
 
 err = Console(stderr=True, highlight=False)

@@ -131,7 +131,7 @@ class MlDriftLane:
             except RuntimeError as error:
                 if _NEEDS_CPU not in str(error):
                     raise
-                observation.facts["refused_alone"] = str(error).splitlines()[-1].strip()
+                observation.facts["refused_alone"] = str(error).splitlines()[-1].strip(" └")
         if model is None:
             observation.facts["mode"] = "gpu|cpu"
             model = compile_for(HardwareAccelerator.GPU | HardwareAccelerator.CPU)

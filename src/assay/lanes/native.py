@@ -24,8 +24,8 @@ def runtime_version() -> str:
     return importlib.metadata.version("ai-edge-litert")
 
 
-def load_inputs(path: str | Path) -> list[Array]:
-    """The arrays of an input set, by position."""
+def load_arrays(path: str | Path) -> list[Array]:
+    """Arrays that `save_arrays` wrote, by position."""
     with np.load(path, allow_pickle=False) as arrays:
         return [arrays[str(index)] for index in range(len(arrays.files))]
 
@@ -51,11 +51,11 @@ def run_measurement(job: Job, observation: Observation, load: Callable[[], Invok
         observation.stage = stage
         save_observation(job, observation)
 
-    sets = [load_inputs(path) for path in job.input_sets]
+    sets = [load_arrays(path) for path in job.input_sets]
     machine.reset_peak()
     observation.baseline_mb = machine.resident_mb()
     begin("load")
-    start = time.perf_counter()
+    begun = start = time.perf_counter()
     invoke = load()
     observation.load_ms = (time.perf_counter() - start) * 1e3
 
@@ -91,4 +91,5 @@ def run_measurement(job: Job, observation: Observation, load: Callable[[], Invok
             "disturbances": machine.disturbances(others, before, after),
         }
         observation.peak_mb = machine.peak_mb()
+    observation.facts["model_time_s"] = time.perf_counter() - begun
     begin("done")

@@ -25,6 +25,11 @@ def names() -> list[str]:
     return known + sorted(set(installed) - set(known))
 
 
+def default_names() -> list[str]:
+    """Lanes that are measured when none is named: all but those that call themselves experimental."""
+    return [name for name in names() if not getattr(find(name), "experimental", False)]
+
+
 @functools.cache
 def find(name: str) -> Lane:
     """The lane of that name.

@@ -13,6 +13,9 @@ LAST_LINES = 12
 LINE_LIMIT = 500
 """Longer lines are cut: a record is no place for a dump."""
 
+# Where in the runtime's sources an error was raised: the log has it, one sentence need not.
+_PLACE = re.compile(r"(?:RuntimeError: )?ERROR: \[\S+\]")
+
 _NOISE = re.compile(r"^(?:INFO|WARNING: \[model_load|VERBOSE|I\d{4} )")
 
 
@@ -79,8 +82,10 @@ def accept(ending: Ending, log: str, lane_failure: FailureClass | None) -> Accep
     loads = True if ending.loaded else None if ending.stage in (None, "start") else False
     if failure is None:
         return Acceptance(loads, True, None, None, ())
-    evidence = tuple(dict.fromkeys([*([shown[:LINE_LIMIT]] if shown else []), *last_lines(log)]))
-    return Acceptance(loads, False, failure, error, evidence)
+    lines = list(last_lines(log))
+    if shown and shown[:LINE_LIMIT] not in lines:
+        lines.insert(0, shown[:LINE_LIMIT])
+    return Acceptance(loads, False, failure, error, tuple(lines))
 
 
 def _cause(
@@ -117,8 +122,8 @@ def _reported(ending: Ending, log: str) -> tuple[FailureClass, str, str | None]:
 
 
 def _one_line(error: str) -> str:
-    lines = [line.strip(" └") for line in error.splitlines() if line.strip()]
-    return "; ".join(line for line in lines if not line.startswith("See instructions"))[:LINE_LIMIT]
+    lines = [_PLACE.sub("", line).strip(" └") for line in error.splitlines()]
+    return "; ".join(line for line in lines if line and not line.startswith("See instructions"))[:LINE_LIMIT]
 
 
 def _signal_name(number: int) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import re
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,6 +37,12 @@ def cpu_model() -> str:
             if line.startswith(key) and ":" in line:
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
+
+
+def label() -> str:
+    """A short name for this kind of machine: processor and number of cores, never a host name."""
+    name = re.sub(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*", " ", cpu_model(), flags=re.IGNORECASE)
+    return "-".join([*name.split(), f"{os.cpu_count()}-cores"]).lower()
 
 
 def os_name() -> str:

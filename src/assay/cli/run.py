@@ -1,0 +1,110 @@
+"""`assay run`: measure models on lanes, write records and a card."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(add_completion=False)
+
+
+def _shapes(values: list[str]) -> dict[str, tuple[int, ...]]:
+    from assay.errors import AssayError
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    for value in values:
+        name, equals, sizes = value.rpartition("=")
+        try:
+            shapes[name] = tuple(int(size) for size in sizes.split(","))
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise AssayError(f"--shape {value!r} is not understood", fix="write --shape name=1,224,224,3")
+    return shapes
+
+
+@app.command(epilog="Example: assay run model.tflite --lane cpu_xnnpack --lane gpu_mldrift --threads 2")
+def run(
+    models: Annotated[list[Path], typer.Argument(help="The .tflite files.", show_default=False)],
+    lane: Annotated[
+        list[str] | None,
+        typer.Option(help="Lane to measure on; again for more. Default: all that can run here."),
+    ] = None,
+    runs: Annotated[int, typer.Option(min=0, help="Timed inferences; 0 checks the numbers only.")] = 50,
+    warmup: Annotated[int, typer.Option(min=0, help="Untimed inferences first.")] = 3,
+    budget: Annotated[
+        float, typer.Option(min=0.0, help="Seconds after which timing of a slow graph ends early.")
+    ] = 30.0,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads. 0: all cores, 4 at most.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for records and cards.")] = Path("assay-out"),
+    model_id: Annotated[str | None, typer.Option(help="The model's name in records. Default: the file's.")] = None,
+    meta: Annotated[
+        Path | None, typer.Option(help="YAML file with what people know: family, task, license, source_url ...")
+    ] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="Shape of a dynamic input: name=1,224,224,3. Default: 1 for each ?.")
+    ] = None,
+    signature: Annotated[list[str] | None, typer.Option(help="Signature to run. Default: all.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 0,
+    gpu_fp32: Annotated[bool, typer.Option("--gpu-fp32", help="Ask the GPU for fp32 arithmetic.")] = False,
+    time_limit: Annotated[float, typer.Option(min=1.0, help="Seconds for one lane on one model.")] = 300.0,
+    memory_limit: Annotated[
+        int | None, typer.Option(min=64, help="MiB for one lane's process. Default: 3/4 of the machine's.")
+    ] = None,
+    quiet_gate: Annotated[
+        bool, typer.Option("--quiet-gate", help="Wait for a quiet machine; measure again when disturbed.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="This machine's name in records.", envvar="ASSAY_DEVICE")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+) -> None:
+    """Measure models on this machine's lanes; write records and a card.
+
+    Each lane runs in a process of its own, with the same seeded inputs; its outputs are compared with those of
+    the plain CPU kernels. A crash, a hang or a refusal is a failed run with its failure class, and the rest
+    goes on. Records: OUT/data/device_runs/<runtime version>/<date>/. Cards: OUT/cards/<model id>/.
+
+    Exit code: 0 all fine, 1 a run failed or gave wrong numbers, 2 a file or an option cannot be used.
+    """
+    from assay.cli._output import err, print_json, progress
+    from assay.cli._output import out as stdout
+    from assay.report import run_table
+    from assay.run import RunResult, Settings, plan_lanes, run_models
+
+    settings = Settings(
+        lanes=tuple(lane or ()),
+        runs=runs,
+        warmup=warmup,
+        budget_s=budget,
+        threads=threads,
+        out=out,
+        model_id=model_id,
+        meta=meta,
+        shapes=_shapes(shape or []),
+        signatures=tuple(signature or ()),
+        seed=seed,
+        time_limit_s=time_limit,
+        memory_limit=memory_limit,
+        quiet_gate=quiet_gate,
+        device=device,
+        options={"enforce_f32": True} if gpu_fp32 else {},
+        command=("assay", *sys.argv[1:]),
+    )
+    lanes, _ = plan_lanes(settings)
+    with progress() as bar:
+        task = bar.add_task("starting", total=len(models) * len(lanes))
+
+        def done(result: RunResult) -> None:
+            bar.advance(task)
+            err.print(run_table.line(result), soft_wrap=True)
+
+        report = run_models(models, settings, notify=lambda text: bar.update(task, description=text), done=done)
+    for problem in report.errors:
+        err.print(f"[red]error:[/red] {problem}", soft_wrap=True)
+    if as_json:
+        print_json(run_table.document(report))
+    else:
+        run_table.show(report, settings.out, stdout)
+    raise typer.Exit(report.exit_code)

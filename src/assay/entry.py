@@ -1,0 +1,206 @@
+"""From one measurement to the entry of a record: every figure with its unit, environment and evidence."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay import records
+from assay.artifact import Artifact, slug
+from assay.lanes import host
+from assay.lanes.base import LaneFacts
+from assay.lanes.native import runtime_version
+from assay.numerics.compare import Comparison
+from assay.protocol import machine
+from assay.protocol.acceptance import Acceptance
+from assay.protocol.statistics import Summary
+
+Scalar = float | int | str | bool | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one lane did with one signature of one model.
+
+    Attributes:
+        outcome: What the child left; None where it was not started, since no lane could be fed.
+        facts: What log and API show.
+        acceptance: Whether the run counts.
+        summary: Statistics of its timings, None without.
+        unstable: Why the timings cannot be trusted; empty if they can.
+        attempts: Measurements made until this one was kept.
+    """
+
+    outcome: host.Outcome | None
+    facts: LaneFacts
+    acceptance: Acceptance
+    summary: Summary | None = None
+    unstable: Sequence[str] = ()
+    attempts: int = 1
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Outputs beside a reference's.
+
+    Attributes:
+        reference: The reference lane.
+        outputs: One comparison for each output.
+    """
+
+    reference: str
+    outputs: Sequence[Comparison]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What was measured, and how.
+
+    Attributes:
+        artifact: The file.
+        signature: Signature key; None where the file has none.
+        nodes: Nodes in its graph.
+        lane: Lane's name.
+        started: When, UTC.
+        command: The command line.
+        device: This machine's name in records.
+        inputs: How the inputs were made.
+        provenance: `measured`, or `example` for a model that is not a real one.
+    """
+
+    artifact: Artifact
+    signature: str | None
+    nodes: int
+    lane: str
+    started: datetime.datetime
+    command: Sequence[str]
+    device: str
+    inputs: Mapping[str, Any]
+    provenance: str
+
+
+def device_name(chosen: str | None) -> str:
+    """This machine's name in records: as chosen, or from its processor; never the host's name."""
+    return slug(chosen or os.environ.get("ASSAY_DEVICE") or machine.label())
+
+
+def device_entry(context: Context, measured: Measured, judged: Judged | None) -> records.DeviceEntry:
+    """The entry of a device-run record for one measurement."""
+    observation = measured.outcome.observation if measured.outcome else None
+    facts, summary, acceptance = measured.facts, measured.summary, measured.acceptance
+    evidence = list(dict.fromkeys([*facts.evidence, *acceptance.evidence]))
+    delegated, total = facts.delegated_ops, facts.total_ops
+    if facts.full_delegation and total is None:
+        # The log counts only what it splits; of a graph taken whole, the file knows the count.
+        delegated = total = context.nodes
+        evidence.append(f"file: {total} nodes in the graph that was taken whole")
+    run = records.DeviceRun(
+        accelerator=context.lane,
+        context_length=None,
+        date=context.started.date().isoformat(),
+        decode_tokens_per_s=None,
+        delegated_ops=delegated,
+        env=records.RunEnv(
+            device=machine.cpu_model(),
+            machine_label=context.device,
+            os_build=machine.os_name(),
+            runtime="litert",
+            runtime_version=(observation.facts.get("runtime_version") if observation else None)
+            or runtime_version(),
+            soc=None,
+            vendor_sdk=None,
+        ),
+        error=acceptance.error,
+        evidence=evidence,
+        failure_class=acceptance.failure.value if acceptance.failure else None,
+        full_delegation=facts.full_delegation if acceptance.failure is None else None,
+        latency_p50_ms=_rounded(summary.p50_ms) if summary else None,
+        loads=bool(acceptance.loads),
+        max_abs_diff=_worst((c.max_abs_diff for c in judged.outputs), max) if judged else None,
+        max_rel_diff=_worst((c.max_rel_diff for c in judged.outputs), max) if judged else None,
+        metrics=metrics(context, measured, judged),
+        output_match=None,
+        peak_mem_mb=_over_baseline(measured),
+        prefill_tokens_per_s=None,
+        provenance=context.provenance,
+        runs=acceptance.runs,
+        signature=context.signature,
+        total_ops=total,
+        ttft_ms=None,
+    )
+    return records.DeviceEntry(
+        run=run,
+        artifact=records.RecordArtifact(
+            file=context.artifact.path.name,
+            sha256=context.artifact.sha256,
+            size_mb=context.artifact.size_mb,
+            size_bytes=context.artifact.size_bytes,
+        ),
+        signature=context.signature,
+        command=list(context.command),
+        started_at=context.started.isoformat(timespec="seconds"),
+        host={**machine.describe(), "adapter": facts.adapter, "adapter_kind": facts.adapter_kind},
+        samples_ms=[round(sample, 4) for sample in observation.samples_ms] if observation and summary else [],
+        refused_ops=[records.RefusedOp(**dataclasses.asdict(refusal)) for refusal in facts.refusals],
+        verdict=None,
+        inputs=dict(context.inputs),
+    )
+
+
+def metrics(context: Context, measured: Measured, judged: Judged | None) -> dict[str, Scalar]:
+    """What schema 1.2 has no field for: flat, with the unit in each name."""
+    facts, summary = measured.facts, measured.summary
+    figures: dict[str, Scalar] = {"file_sha256": context.artifact.sha256, **facts.metrics}
+    if facts.adapter is not None:
+        figures |= {"adapter": facts.adapter, "adapter_kind": facts.adapter_kind}
+    observation = measured.outcome.observation if measured.outcome else None
+    if observation is not None:
+        figures |= {
+            "threads": observation.facts.get("threads"),
+            "load_ms": _rounded(observation.load_ms),
+            "first_run_ms": _rounded(observation.first_run_ms),
+            "peak_process_mb": _rounded(observation.peak_mb),
+            "model_time_s": _rounded(observation.facts.get("model_time_s")),
+        }
+    if summary is not None and observation is not None:
+        figures |= {
+            "iterations": summary.iterations,
+            "warmup_runs": observation.warmup_runs,
+            "time_budget_hit": observation.budget_hit,
+            "latency_min_ms": _rounded(summary.min_ms),
+            "latency_max_ms": _rounded(summary.max_ms),
+            "latency_mean_abs_dev_ms": _rounded(summary.mad_ms),
+            "latency_ci95_low_ms": _rounded(summary.ci95_low_ms),
+            "latency_ci95_high_ms": _rounded(summary.ci95_high_ms),
+            "unstable": bool(measured.unstable),
+            "unstable_because": "; ".join(measured.unstable) or None,
+            "quiet_attempts": measured.attempts,
+            "others_cores": _rounded(observation.state.get("others_cores")),
+        }
+    if judged is not None:
+        figures |= {
+            "compared_with": judged.reference,
+            "correlation": _worst((c.correlation for c in judged.outputs), min),
+        }
+    return figures
+
+
+def _worst(values: Iterable[float | None], pick: Callable[[Iterable[float]], float]) -> float | None:
+    known = [value for value in values if value is not None]
+    return pick(known) if known else None
+
+
+def _over_baseline(measured: Measured) -> float | None:
+    observation = measured.outcome.observation if measured.outcome else None
+    if observation is None or observation.peak_mb is None or observation.baseline_mb is None:
+        return None
+    return round(max(observation.peak_mb - observation.baseline_mb, 0.0), 3)
+
+
+def _rounded(value: float | None) -> float | None:
+    """Three decimals: microseconds are as fine as these clocks tell."""
+    return None if value is None else round(value, 3)

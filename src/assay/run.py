@@ -1,0 +1,385 @@
+"""The main job: measure models on lanes, judge what came out, and write it down.
+
+For each signature of each model, every lane gets the same inputs in a child process of its own. What the
+reference lane returned is what the others are compared with. Each run is on disk before the next begins.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from assay import catalog, graph, records
+from assay.artifact import Artifact, identify, model_ids
+from assay.entry import Context, Judged, Measured, device_entry, device_name
+from assay.errors import AssayError
+from assay.lanes import host, registry
+from assay.lanes.base import Job, Json, LaneFacts, TensorSpec
+from assay.lanes.native import Array, load_arrays, save_arrays
+from assay.numerics.compare import compare
+from assay.numerics.inputs import make_inputs, resolve_shapes
+from assay.protocol import machine
+from assay.protocol.acceptance import Acceptance, Ending, accept
+from assay.protocol.statistics import summarize
+from assay.records.failure import FailureClass
+
+REFERENCES = ("cpu_reference", "cpu_xnnpack")
+"""Lanes that others are compared with, the first that runs."""
+
+DEFAULT_THREADS = 4
+"""CPU threads at most, unless asked for more: phones have no more fast cores."""
+
+UNFEEDABLE = ("string", "resource", "variant")
+"""Element types that no lane can be given or asked for."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure.
+
+    Attributes:
+        lanes: Names of the lanes; empty for all that are available here.
+        runs: Timed inferences; 0 compares numbers only.
+        warmup: Untimed inferences before.
+        budget_s: Seconds after which timing of a slow graph ends early.
+        threads: CPU threads; 0 for as many as there are cores, 4 at most.
+        out: Folder of records and cards.
+        model_id: Name of the one model; by default it follows from the file's name.
+        meta: YAML file with what people know of the model, for its card.
+        shapes: Input name -> shape, for dynamic inputs.
+        signatures: Signature keys to run; empty for all.
+        seed: Of the inputs.
+        kind: Of the inputs, see `assay.numerics.inputs.KINDS`.
+        time_limit_s: For one lane on one model, in seconds.
+        memory_limit: For one lane's process, in MiB; None for three quarters of the machine's memory.
+        quiet_gate: Wait for a quiet machine before timing, and measure again when it was disturbed.
+        quiet_timeout_s: Longest wait for quiet.
+        quiet_attempts: Measurements at most, with the gate.
+        device: Name of this machine in records; by default it follows from the processor's name.
+        options: Lane options, see each lane.
+        command: The command line, for the record.
+    """
+
+    lanes: tuple[str, ...] = ()
+    runs: int = 50
+    warmup: int = 3
+    budget_s: float = 30.0
+    threads: int = 0
+    out: Path = Path("assay-out")
+    model_id: str | None = None
+    meta: Path | None = None
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    signatures: tuple[str, ...] = ()
+    seed: int = 0
+    kind: str = "uniform"
+    time_limit_s: float = 300.0
+    memory_limit: int | None = None
+    quiet_gate: bool = False
+    quiet_timeout_s: float = 60.0
+    quiet_attempts: int = 3
+    device: str | None = None
+    options: dict[str, Json] = field(default_factory=dict[str, Json])
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run, as written down.
+
+    Attributes:
+        model: The file.
+        model_id: Its name in records.
+        signature: Signature key, None for a model without.
+        lane: Lane's name.
+        entry: The record's entry.
+        record: The file that it was written to.
+    """
+
+    model: Path
+    model_id: str
+    signature: str | None
+    lane: str
+    entry: Any
+    record: Path
+
+
+@dataclass
+class Report:
+    """All that a call of `run_models` did.
+
+    Attributes:
+        results: The runs, in the order measured.
+        skipped: Lanes that cannot run here: name -> (reason, fix).
+        errors: Files that could not be measured, one sentence each.
+        cards: Cards that were written.
+    """
+
+    results: list[RunResult] = field(default_factory=list[RunResult])
+    skipped: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    errors: list[str] = field(default_factory=list[str])
+    cards: list[Path] = field(default_factory=list[Path])
+
+    @property
+    def exit_code(self) -> int:
+        """0 all fine, 1 a run failed or gave wrong numbers, 2 a file could not be measured at all."""
+        if self.errors:
+            return 2
+        runs = [result.entry.run for result in self.results]
+        return int(any(run.failure_class is not None or run.output_match is False for run in runs))
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """One signature of one model, ready to be measured."""
+
+    artifact: Artifact
+    model_id: str
+    model: graph.Model
+    signature: graph.Signature
+    shapes: dict[str, tuple[int, ...]]
+
+
+class Runner(Protocol):
+    """Runs one job on a lane, as `host.run_job` does."""
+
+    def __call__(self, lane_name: str, job: Job, *, time_limit_s: float, memory_limit: int | None) -> host.Outcome:
+        """The outcome, whatever becomes of the job."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What holds for a whole call of `run_models`."""
+
+    settings: Settings
+    lanes: Sequence[str]
+    runner: Runner
+    notify: Callable[[str], None]
+    provenance: str
+
+
+def plan_lanes(settings: Settings) -> tuple[list[str], dict[str, tuple[str, str]]]:
+    """Which lanes to measure on, references first, and which are left out: name -> (reason, fix).
+
+    Raises:
+        AssayError: A lane that was asked for by name does not exist or cannot run here.
+    """
+    skipped: dict[str, tuple[str, str]] = {}
+    chosen: list[str] = []
+    for name in dict.fromkeys(settings.lanes) or registry.default_names():
+        availability = registry.find(name).available()
+        if availability.available:
+            chosen.append(name)
+        elif settings.lanes:
+            raise AssayError(f"lane {name} cannot run here: {availability.reason}", fix=availability.fix)
+        else:
+            skipped[name] = (availability.reason, availability.fix)
+    chosen.sort(key=lambda name: REFERENCES.index(name) if name in REFERENCES else len(REFERENCES))
+    return chosen, skipped
+
+
+def run_models(
+    paths: Sequence[Path],
+    settings: Settings,
+    *,
+    notify: Callable[[str], None] = lambda text: None,
+    done: Callable[[RunResult], None] = lambda result: None,
+    runner: Runner = host.run_job,
+) -> Report:
+    """Measure models on lanes; write a record for each run and a card for each model.
+
+    A file that cannot be measured is an entry in the report's `errors`; the others go on. Each run is on disk
+    before the next one begins, so an interruption loses the current one only.
+
+    Args:
+        paths: `.tflite` files.
+        settings: How to measure.
+        notify: Told what is being done, one short line each time.
+        done: Told of each run when it is on disk.
+        runner: Runs the jobs; by default each in a child process of its own.
+
+    Raises:
+        AssayError: The settings cannot be met: an unknown lane, one name for several models.
+    """
+    lanes, skipped = plan_lanes(settings)
+    if settings.model_id is not None and len(paths) > 1:
+        raise AssayError("--model-id names one model", fix="give one model, or leave the name out")
+    report = Report(skipped=skipped)
+    plan = _Plan(settings, lanes, runner, notify, _provenance(settings.meta))
+    ids = [settings.model_id] if settings.model_id else model_ids(paths)
+    for path, model_id in zip(paths, ids, strict=True):
+        try:
+            subjects = list(_subjects(path, model_id, settings))
+        except AssayError as error:
+            report.errors.append(str(error))
+            continue
+        for subject in subjects:
+            for result in _run_subject(subject, plan):
+                report.results.append(result)
+                done(result)
+        notify(f"{model_id}: card")
+        report.cards.append(catalog.build_card(settings.out, model_id, meta=settings.meta))
+    return report
+
+
+def _provenance(meta: Path | None) -> str:
+    """`example` where the model's meta file says that its weights are no real ones, else `measured`."""
+    return catalog.read_meta(meta).get("provenance") or "measured" if meta else "measured"
+
+
+def _subjects(path: Path, model_id: str, settings: Settings) -> Iterator[_Subject]:
+    artifact = identify(path)
+    model = graph.read(path)
+    signatures = model.signatures
+    if settings.signatures:
+        known = {str(signature.key): signature for signature in signatures}
+        for key in settings.signatures:
+            if key not in known:
+                raise AssayError(f"{path} has no signature {key!r}", fix=f"it has {', '.join(known)}")
+        signatures = [known[key] for key in settings.signatures]
+    if not signatures:
+        raise AssayError(f"{path} has no graph to run")
+    for signature in signatures:
+        yield _Subject(artifact, model_id, model, signature, resolve_shapes(signature, settings.shapes))
+
+
+def _run_subject(subject: _Subject, plan: _Plan) -> Iterator[RunResult]:
+    settings = plan.settings
+    label = subject.model_id + (f":{subject.signature.key}" if subject.signature.key else "")
+    with tempfile.TemporaryDirectory(prefix="assay-") as temporary:
+        scratch = Path(temporary)
+        if (unfeedable := _unfeedable(subject)) is None:
+            inputs = make_inputs(subject.model, subject.signature, subject.shapes, settings.kind, settings.seed)
+            save_arrays(scratch / "inputs.npz", inputs)
+        reference = None if unfeedable else _unmeasured_reference(subject, plan, scratch)
+        for lane in plan.lanes:
+            plan.notify(f"{label}: {lane}")
+            started = datetime.datetime.now(datetime.UTC)
+            measured = _unfed(unfeedable) if unfeedable else _measure(subject, lane, scratch, plan)
+            outputs = _outputs(measured)
+            context = Context(
+                artifact=subject.artifact,
+                signature=subject.signature.key,
+                nodes=len(subject.model.subgraphs[subject.signature.subgraph].nodes),
+                lane=lane,
+                started=started,
+                command=settings.command,
+                device=device_name(settings.device),
+                inputs={"kind": settings.kind, "seed": settings.seed, "shapes": _listed(subject.shapes)},
+                provenance=plan.provenance,
+            )
+            entry = device_entry(context, measured, _judge(subject, lane, outputs, reference))
+            record = records.append_device_run(settings.out, subject.model_id, context.device, entry)
+            yield RunResult(subject.artifact.path, subject.model_id, context.signature, lane, entry, record)
+            if reference is None and lane in REFERENCES and outputs is not None:
+                reference = lane, outputs
+
+
+def _unfeedable(subject: _Subject) -> str | None:
+    for direction, entries in (("input", subject.signature.inputs), ("output", subject.signature.outputs)):
+        for entry in entries:
+            if entry.tensor.dtype in UNFEEDABLE:
+                return f"{direction} {entry.name!r} is of type {entry.tensor.dtype}, which is not supported"
+    return None
+
+
+def _job(subject: _Subject, folder: Path, inputs: Path, settings: Settings) -> Job:
+    signature, shapes = subject.signature, subject.shapes
+    return Job(
+        model=str(subject.artifact.path.resolve()),
+        workdir=str(folder),
+        signature=signature.key,
+        inputs=[TensorSpec(entry.name, entry.tensor.dtype, shapes[entry.name]) for entry in signature.inputs],
+        outputs=[TensorSpec(entry.name, entry.tensor.dtype, entry.tensor.shape) for entry in signature.outputs],
+        resized=[entry.name for entry in signature.inputs if entry.tensor.shape != shapes[entry.name]],
+        input_sets=[str(inputs)],
+        sequence=[0],
+        warmup=settings.warmup,
+        runs=settings.runs,
+        budget_s=settings.budget_s,
+        threads=settings.threads or min(os.cpu_count() or 1, DEFAULT_THREADS),
+        options=settings.options,
+    )
+
+
+def _unmeasured_reference(subject: _Subject, plan: _Plan, scratch: Path) -> tuple[str, list[Array]] | None:
+    """Outputs of a better reference than the lanes asked for hold, run for its numbers only."""
+    for name in REFERENCES:
+        if name in plan.lanes:
+            return None
+        job = _job(subject, scratch / f"numbers-{name}", scratch / "inputs.npz", plan.settings)
+        measured = _run(name, dataclasses.replace(job, runs=0), plan)
+        outputs = _outputs(measured)
+        if outputs is not None:
+            return name, outputs
+    return None
+
+
+def _measure(subject: _Subject, lane: str, scratch: Path, plan: _Plan) -> Measured:
+    """Measure once, or with the quiet gate until a measurement was not disturbed."""
+    settings = plan.settings
+    attempts = 0
+    while True:
+        attempts += 1
+        if settings.quiet_gate:
+            machine.wait_for_quiet(settings.quiet_timeout_s)
+        job = _job(subject, scratch / f"{lane.replace(':', '.')}-{attempts}", scratch / "inputs.npz", settings)
+        measured = dataclasses.replace(_run(lane, job, plan), attempts=attempts)
+        again = settings.quiet_gate and measured.unstable and attempts < settings.quiet_attempts
+        if not again:
+            return measured
+
+
+def _run(lane: str, job: Job, plan: _Plan) -> Measured:
+    limits = plan.settings
+    outcome = plan.runner(lane, job, time_limit_s=limits.time_limit_s, memory_limit=limits.memory_limit)
+    observation = outcome.observation
+    facts = registry.find(lane).read(outcome.log, observation)
+    ending = Ending(
+        stage=observation.stage if observation else None,
+        loaded=observation is not None and observation.load_ms is not None,
+        error=observation.error if observation else None,
+        error_class=observation.error_class if observation else None,
+        returncode=outcome.returncode,
+        timed_out=outcome.timed_out,
+        out_of_memory=outcome.out_of_memory,
+        flooded=outcome.flooded,
+    )
+    acceptance = accept(ending, outcome.log, facts.failure)
+    summary = None
+    unstable: list[str] = []
+    if observation is not None and observation.samples_ms and acceptance.failure is None:
+        summary = summarize(observation.samples_ms)
+        unstable = summary.unsteady + list(observation.state.get("disturbances", []))
+    return Measured(outcome, facts, acceptance, summary, unstable, attempts=1)
+
+
+def _outputs(measured: Measured) -> list[Array] | None:
+    if measured.outcome is None or measured.acceptance.failure is not None:
+        return None
+    return load_arrays(measured.outcome.output_files()[0])
+
+
+def _judge(
+    subject: _Subject, lane: str, outputs: list[Array] | None, reference: tuple[str, list[Array]] | None
+) -> Judged | None:
+    """Figures against the reference lane's outputs, or None where there is nothing to compare."""
+    if outputs is None or reference is None or reference[0] == lane:
+        return None
+    names = [entry.name for entry in subject.signature.outputs]
+    return Judged(reference[0], compare(reference[1], outputs, names))
+
+
+def _unfed(reason: str) -> Measured:
+    acceptance = Acceptance(None, False, FailureClass.UNSUPPORTED_DTYPE, reason, ())
+    return Measured(None, LaneFacts(), acceptance)
+
+
+def _listed(shapes: dict[str, tuple[int, ...]]) -> dict[str, list[int]]:
+    return {name: list(shape) for name, shape in shapes.items()}

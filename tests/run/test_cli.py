@@ -1,0 +1,155 @@
+"""`assay run` and `assay lanes` as a user calls them: a real process, its streams and its exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import strangers
+from strangers import write
+
+ASSAY = str(Path(sys.executable).parent / "assay")
+
+
+def assay(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([ASSAY, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=200)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write(strangers.plain(), tmp_path, "tiny")
+
+
+def test_help_teaches():
+    result = assay("run", "--help")
+    assert result.returncode == 0
+    assert "Example: assay run" in result.stdout
+    assert "--quiet-gate" in result.stdout
+    result = assay("--help")
+    assert result.returncode == 0
+    assert "Exit codes: 0 fine, 1 found something, 2 misuse" in result.stdout.replace("\n  ", " ")
+
+
+def test_a_run_writes_a_record_and_a_card(model: Path, tmp_path: Path):
+    result = assay("run", model, "--lane", "cpu_xnnpack", "--runs", 5, "--out", tmp_path / "o")
+    assert result.returncode == 0, result.stderr
+    assert "cpu_xnnpack" in result.stdout
+    assert str(tmp_path / "o" / "cards") in result.stdout
+    records = list((tmp_path / "o" / "data" / "device_runs").glob("*/*/tiny__*.json"))
+    assert len(records) == 1
+    card = json.loads((tmp_path / "o" / "cards" / "tiny" / "card.json").read_text())
+    assert card["schema_version"] == "1.2"
+    run = card["device"]["records"][0]["run"]
+    assert run["accelerator"] == "cpu_xnnpack"
+    assert run["provenance"] == "measured"
+    assert run["metrics"]["iterations"] == 5
+    # Compared with the plain kernels, though that lane was not asked for and has no run of its own.
+    assert run["metrics"]["compared_with"] == "cpu_reference"
+    assert run["max_abs_diff"] == 0
+    assert (tmp_path / "o" / "cards" / "tiny" / "CARD.md").read_text()
+
+
+def test_json_is_all_there_is_on_stdout(model: Path, tmp_path: Path):
+    result = assay("run", model, "--lane", "cpu_reference", "--runs", 3, "--out", tmp_path / "o", "--json")
+    document = json.loads(result.stdout)
+    assert document["errors"] == []
+    run = document["runs"][0]
+    assert len(run["samples_ms"]) == 3
+    assert run["command"][:2] == ["assay", "run"]
+    assert len(run["artifact"]["sha256"]) == 64
+    for key in ("cpu_model", "cores", "os", "kernel"):
+        assert run["host"][key]
+
+
+def test_running_twice_adds_and_never_edits(model: Path, tmp_path: Path):
+    for count in (1, 2):
+        assay("run", model, "--lane", "cpu_xnnpack", "--runs", 3, "--out", tmp_path / "o")
+        record = next((tmp_path / "o" / "data" / "device_runs").glob("*/*/tiny__*.json"))
+        entries = json.loads(record.read_text())["entries"]
+        assert len(entries) == count
+        if count == 1:
+            first = entries[0]
+    assert entries[0] == first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--lane", "gpu_magic"], "no lane 'gpu_magic'"),
+        (["--shape", "x"], "--shape 'x' is not understood"),
+        (["--shape", "x=1,a"], "is not understood"),
+        (["--runs", "-1"], "--runs"),
+    ],
+)
+def test_misuse_is_exit_2_and_one_clear_line(model: Path, tmp_path: Path, arguments: list[str], said: str):
+    result = assay("run", model, *arguments, "--out", tmp_path / "o")
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_missing_file_is_exit_2(tmp_path: Path):
+    result = assay("run", tmp_path / "nothing.tflite", "--lane", "cpu_xnnpack", "--out", tmp_path / "o")
+    assert result.returncode == 2
+    assert "nothing.tflite does not exist" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_failed_run_is_exit_1(tmp_path: Path):
+    path = write(strangers.custom("OnlyAtHome"), tmp_path, "m")
+    result = assay("run", path, "--lane", "cpu_xnnpack", "--out", tmp_path / "o")
+    assert result.returncode == 1
+    assert "unsupported_op" in result.stdout
+
+
+def test_two_models_of_one_name_are_kept_apart(tmp_path: Path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write(strangers.plain(), tmp_path / folder, "same")
+    paths = [tmp_path / folder / "same.tflite" for folder in ("a", "b")]
+    result = assay("run", *paths, "--lane", "cpu_xnnpack", "--runs", 1, "--out", tmp_path / "o", "--json")
+    assert [run["model_id"] for run in json.loads(result.stdout)["runs"]] == ["a__same", "b__same"]
+
+
+def test_ctrl_c_leaves_whole_files(real_models: dict[str, Path], tmp_path: Path):
+    command = [ASSAY, "run", str(real_models["hand_recrop"]), "--lane", "cpu_xnnpack", "--lane", "cpu_reference"]
+    command += ["--runs", "100000", "--budget", "60", "--out", str(tmp_path / "o")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(4)
+    os.kill(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    for path in (tmp_path / "o").rglob("*.json"):
+        json.loads(path.read_text())
+
+
+def test_lanes_says_what_is_here_and_what_is_not():
+    result = assay("lanes", "--json")
+    checks = {check["name"]: check for check in json.loads(result.stdout)}
+    assert checks["cpu_xnnpack"]["ran"] is True
+    gpu = checks["gpu_mldrift"]
+    if gpu["availability"]["available"]:
+        assert gpu["adapter"]
+        assert gpu["adapter_kind"] in ("software", "hardware")
+    else:
+        assert gpu["availability"]["reason"]
+        assert gpu["availability"]["fix"]
+
+
+def test_a_lane_that_lacks_its_driver_names_the_fix(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("assay.lanes.gpu._SWIFTSHADER", ())
+    monkeypatch.setattr("assay.lanes.gpu._hardware_icds", list)
+    for name in ("VK_ICD_FILENAMES", "VK_DRIVER_FILES"):
+        monkeypatch.delenv(name, raising=False)
+    from assay.lanes.gpu import MlDriftLane
+
+    availability = MlDriftLane().available()
+    assert not availability.available
+    assert availability.reason
+    assert "apt-get install" in availability.fix
