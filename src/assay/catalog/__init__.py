@@ -1,1 +1,17 @@
-"""Records on disk to cards, index, queries, and differences between versions."""
+"""Records on disk made useful: cards, an index, queries, differences between versions. Names load on first use."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.catalog.cards import add_pitfall as add_pitfall
+    from assay.catalog.cards import build_card as build_card
+
+_HOME_OF = {"add_pitfall": "cards", "build_card": "cards"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from assay.records.card import DeviceCell as DeviceCell
     from assay.records.card import ModelInfo as ModelInfo
     from assay.records.card import Pitfall as Pitfall
+    from assay.records.card import PitfallFile as PitfallFile
     from assay.records.document import Document as Document
     from assay.records.document import DocumentError as DocumentError
     from assay.records.document import parse as parse
@@ -55,6 +56,7 @@ _HOMES = {
         "DeviceCell",
         "ModelInfo",
         "Pitfall",
+        "PitfallFile",
     ),
     "document": ("Document", "DocumentError", "parse", "read"),
     "failure": ("FailureClass",),

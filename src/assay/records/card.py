@@ -28,13 +28,11 @@ class Artifact(Part):
         file: Its name.
         sha256: Of the whole file.
         size_mb: Its size in megabytes (10**6 bytes).
-        size_bytes: Its size in bytes.
     """
 
     file: Text
     sha256: Sha256
     size_mb: NonNegative
-    size_bytes: Annotated[Count | None, since("1.3")] = None
 
 
 class ModelInfo(Part):
@@ -155,6 +153,16 @@ class Pitfall(Part):
     lane: Lane | None = None
     ops: list[str] | None = None
     source: str | None = None
+
+
+class PitfallFile(Document):
+    """Pitfalls that tools found of one model, `cards/<model id>/pitfalls.json`.
+
+    Attributes:
+        pitfalls: In the order found.
+    """
+
+    pitfalls: list[Pitfall]
 
 
 class Card(Document):

@@ -138,6 +138,7 @@ class Document(Part):
 
 
 D = TypeVar("D", bound=Document)
+P = TypeVar("P", bound=Part)
 
 
 def read(path: Path, form: type[D]) -> D:
@@ -204,13 +205,7 @@ def check(value: Any, form: type[D], source: Path | str) -> D:
         DocumentError: It is of another major version, or not of this form.
     """
     version = _version(value, source)
-    try:
-        document = form.model_validate(value)
-    except pydantic.ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False)
-        if version <= LATEST or any(problem["type"] != "extra_forbidden" for problem in problems):
-            raise DocumentError(_describe(problems, value, source)) from error
-        document = form.model_validate(_without(value, [problem["loc"] for problem in problems]))
+    document = conform(value, form, source, lenient=version > LATEST)
     early = next(_too_early(document, version, "$"), None)
     if early is not None:
         path, field_version = early
@@ -220,6 +215,27 @@ def check(value: Any, form: type[D], source: Path | str) -> D:
             fix=f'set "schema_version" to "{field_version}"',
         )
     return document
+
+
+def conform(value: Any, form: type[P], source: Path | str, *, lenient: bool = False) -> P:
+    """Check a value against a form, whatever its version.
+
+    Args:
+        value: JSON values.
+        form: What it must be.
+        source: Where it came from, for the error.
+        lenient: Ignore fields that the form does not have.
+
+    Raises:
+        DocumentError: It is not of this form.
+    """
+    try:
+        return form.model_validate(value)
+    except pydantic.ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        if not lenient or any(problem["type"] != "extra_forbidden" for problem in problems):
+            raise DocumentError(_describe(problems, value, source)) from error
+        return form.model_validate(_without(value, [problem["loc"] for problem in problems]))
 
 
 def schema_version(value: object) -> tuple[int, int]:
@@ -275,7 +291,7 @@ def _locate(problem: Any, value: Any) -> tuple[str, Any, bool]:
     for step in problem["loc"]:
         if isinstance(step, int) and isinstance(current, list):
             path, current = f"{path}[{step}]", cast(list[Any], current)[step]
-        elif isinstance(current, dict) and step in current:
+        elif isinstance(current, dict) and isinstance(step, str) and step in current:
             path, current = f"{path}.{step}", cast(dict[str, Any], current)[step]
         elif problem["type"] == "missing" and step == problem["loc"][-1]:
             return f"{path}.{step}", None, True
@@ -311,6 +327,7 @@ def _without(value: Any, locations: list[tuple[int | str, ...]]) -> Any:
     for location in locations:
         parent: Any = copy
         for step in location[:-1]:
+            # Other steps are pydantic's names for the members of a union.
             if isinstance(step, int) or step in parent:
                 parent = parent[step]
         parent.pop(location[-1], None)
