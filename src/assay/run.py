@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from assay import catalog, graph, records
 from assay.artifact import Artifact, identify, model_ids
+from assay.catalog.meta import read_meta
 from assay.entry import Context, Judged, Measured, device_entry, device_name
 from assay.errors import AssayError
 from assay.lanes import host, registry
@@ -230,7 +231,7 @@ def run_models(
 
 def _provenance(meta: Path | None) -> str:
     """`example` where the model's meta file says that its weights are no real ones, else `measured`."""
-    return catalog.read_meta(meta).get("provenance") or "measured" if meta else "measured"
+    return (read_meta(meta).provenance or "measured") if meta else "measured"
 
 
 def _subjects(path: Path, model_id: str, settings: Settings) -> Iterator[_Subject]:
@@ -267,7 +268,7 @@ def _run_subject(subject: _Subject, plan: _Plan) -> Iterator[RunResult]:
                 artifact=subject.artifact,
                 signature=subject.signature.key,
                 nodes=len(subject.model.subgraphs[subject.signature.subgraph].nodes),
-                lane=lane,
+                lane=registry.find(lane).name,
                 started=started,
                 command=settings.command,
                 device=device_name(settings.device),
@@ -276,7 +277,9 @@ def _run_subject(subject: _Subject, plan: _Plan) -> Iterator[RunResult]:
             )
             entry = device_entry(context, measured, _judge(subject, lane, outputs, reference))
             record = records.append_device_run(settings.out, subject.model_id, context.device, entry)
-            yield RunResult(subject.artifact.path, subject.model_id, context.signature, lane, entry, record)
+            yield RunResult(
+                subject.artifact.path, subject.model_id, context.signature, context.lane, entry, record
+            )
             if reference is None and lane in REFERENCES and outputs is not None:
                 reference = lane, outputs
 
