@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import AssayError
-from assay.graph import Buffer, Model, Node, SignatureTensor, Subgraph, Tensor
+from assay.graph import Buffer, Model, Node, Signature, SignatureTensor, Subgraph, Tensor
 
 
 @dataclass(frozen=True)
@@ -196,6 +196,21 @@ def summands(subgraph: Subgraph, node: Node) -> int:
 
 def _last(shape: tuple[int, ...]) -> int:
     return max((1, *shape[-1:]))
+
+
+def natural_scales(model: Model, signature: Signature) -> list[float | None]:
+    """For each output, the scale that its last function gives it: 1 for LOGISTIC, SOFTMAX and TANH, else None."""
+    subgraph = model.subgraphs[signature.subgraph]
+    producers = {tensor: node for node in subgraph.nodes for tensor in node.outputs}
+    scales: list[float | None] = []
+    for entry in signature.outputs:
+        node = producers.get(entry.tensor.index)
+        for _ in subgraph.nodes:
+            if node is None or node.op not in _EXACT or not node.inputs:
+                break
+            node = producers.get(node.inputs[0])
+        scales.append(1.0 if node is not None and node.op in (*_UNIT_RANGE, "TANH") else None)
+    return scales
 
 
 class _Inserter:

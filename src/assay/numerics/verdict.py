@@ -4,12 +4,12 @@ The rule, for each output on each set of inputs:
 
 1. Another shape, or NaN or infinity where the reference has none: **wrong**.
 2. Inside the envelope of fp32 arithmetic: **match**.
-3. Inside the envelope of the lane's own precision (fp16, bf16, int8), and less than a tenth of what the output
-   varies by: **precision noise**. The tenth is there because a precision can itself be too little for a
+3. Inside the envelope of the lane's own precision (fp16, bf16, int8), and less than a quarter of what the output
+   varies by: **precision noise**. The quarter is there because a precision can itself be too little for a
    model: that the error was to be expected does not make the answer usable.
 4. Else: **wrong**.
 
-"Inside" means at most 5 times the expected error overall, 8 times in every slice, 25 times at every element
+"Inside" means at most 5 times the expected error overall, 8 times in every slice, 10 times at every element
 (`assay.numerics.excess`). The verdict on the lane is its worst output's. An output on which even all zeros would
 pass says nothing; if all are such, the lane is **not measured**.
 """
@@ -32,8 +32,11 @@ from assay.numerics.noise import PRECISIONS, Precision
 
 MATCH, PRECISION_NOISE, WRONG, NOT_MEASURED = "match", "precision_noise", "wrong", "not_measured"
 
-USABLE_ERROR = 0.1
-"""An error above this share of what the output varies by (SNR below 20 dB) is never called noise."""
+USABLE_ERROR = 0.25
+"""An error above this share of what the output varies by (correlation below about 0.97) is never called noise."""
+
+NOTABLE_ERROR = 0.1
+"""Noise above this share (20 dB) is pointed out."""
 
 _SMALL_OUTPUT = 16
 """Outputs with fewer elements get their expected error steadied by that on the other sets."""
@@ -147,6 +150,7 @@ def judge(
     *,
     set_names: Sequence[str],
     stress: Collection[str] = ("large",),
+    scales: Sequence[float | None] = (),
 ) -> Verdict:
     """Judge a lane's outputs.
 
@@ -158,6 +162,7 @@ def judge(
         set_names: The sets' names.
         stress: Sets beyond what the model is made for: that the lane's precision cannot hold them is noted,
             and does not make the lane wrong.
+        scales: The outputs' natural scales, from `natural_scales`; empty if not known.
 
     Raises:
         AssayError: The lengths do not agree.
@@ -165,7 +170,10 @@ def judge(
     if not len(reference) == len(outputs) == len(set_names) or not envelopes:
         raise AssayError("the verdict needs outputs and a reference for each set, and one envelope or more")
     levels = _levels(envelopes, reference)
-    varies = [_variation([row[o] for row in reference]) for o in range(len(names))]
+    varies = [
+        max(_variation([row[o] for row in reference]), 0.25 * ((scales[o] if scales else None) or 0.0))
+        for o in range(len(names))
+    ]
     judgements: list[OutputJudgement] = []
     for s, (right, given) in enumerate(zip(reference, outputs, strict=True)):
         for o, comparison in enumerate(compare(right, given, names)):
@@ -213,8 +221,12 @@ def _judge_one(
         if excess.score <= 1.0:
             if precision.name == "fp32":
                 return result(MATCH, "", precision.name, excess)
-            if (comparison.rms_diff or 0.0) <= USABLE_ERROR * varies:
-                return result(PRECISION_NOISE, f"rounding of {precision.name}", precision.name, excess)
+            share = (comparison.rms_diff or 0.0) / varies if varies > 0 else 0.0
+            if share <= USABLE_ERROR:
+                reason = f"rounding of {precision.name}"
+                if share > NOTABLE_ERROR:
+                    reason += f", {share:.0%} of what the output varies by"
+                return result(PRECISION_NOISE, reason, precision.name, excess)
             return result(WRONG, f"{_TOO_LITTLE}: {precision.name} is not enough here", precision.name, excess)
     if comparison.nonfinite_mismatch:
         count = comparison.nonfinite_mismatch
@@ -313,6 +325,11 @@ def _summed_up(judgements: list[OutputJudgement], blind: list[str], lowest: str)
     notes = [f"output {name!r} says nothing: all zeros would pass on these inputs" for name in blind]
     beyond = sorted({j.inputs for j in judgements if j.label == NOT_MEASURED})
     notes += [f"the set {name!r} goes beyond the range of {lowest}: not judged" for name in beyond]
+    notes += [
+        f"output {j.name!r} on the set {j.inputs!r}: {j.reason}"
+        for j in judgements
+        if j.label == PRECISION_NOISE and "varies" in j.reason
+    ]
     wrong = [j for j in judgements if j.label == WRONG]
     seen = [j for j in judgements if j.label in (MATCH, PRECISION_NOISE) and j.name not in blind]
     noise = [j for j in seen if j.label == PRECISION_NOISE]
