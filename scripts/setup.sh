@@ -40,7 +40,6 @@ find_python() {
 [ -f "$stamp" ] && exit 0
 # chromium ships SwiftShader, a Vulkan driver in software, and is the browser of the browser lanes.
 apt_install chromium libvulkan1
-case ",$extras," in *,browser,*) command -v npm >/dev/null || apt_install npm ;; esac
 if [ ! -x .venv/bin/python ]; then
     python=$(find_python)
     "$python" -m venv .venv 2>/dev/null || { rm -rf .venv; apt_install python3-venv; "$python" -m venv .venv; }
