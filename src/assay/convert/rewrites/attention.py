@@ -1,0 +1,132 @@
+"""Attention with a leading batch axis all the way through, and its known-bad twin without one.
+
+Both replace scaled dot-product attention and batched matrix products. On some phone GPUs the form without the
+batch axis (rank 3) gives wrong numbers although every op of it is right by itself; the rank-4 form does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch import fx
+
+from ._graph import VIEWS, Builder, aten, calls, clean, replace, shape, value
+
+_MOVES = VIEWS | {aten.permute.default, aten.transpose.int}
+
+#: (builder, left [..., m, k], right transposed [..., n, k]) -> [..., m, n]
+_Product = Callable[[Builder, fx.Node, fx.Node], fx.Node]
+
+
+def attention_rank4(graph: fx.GraphModule) -> int:
+    """Matrix products of rank 4 stay of rank 4: one BATCH_MATMUL each, `[batch, heads, rows, columns]`.
+
+    Exact up to rounding: the softmax scale goes onto the query, into its projection's weights where there is one.
+
+    Args:
+        graph: Changed in place.
+
+    Returns:
+        How many products and attentions were rewritten.
+    """
+    return _rewrite(graph, _product_rank4)
+
+
+def attention_rank3(graph: fx.GraphModule) -> int:
+    """Matrix products lose their batch axis: `[heads, rows, columns]`. Only for batch 1.
+
+    The known-bad twin of `attention_rank4`, kept to show what a device does with it.
+
+    Args:
+        graph: Changed in place.
+
+    Returns:
+        How many products and attentions were rewritten.
+    """
+    return _rewrite(graph, _product_rank3)
+
+
+def _rewrite(graph: fx.GraphModule, product: _Product) -> int:
+    done = 0
+    for node in calls(graph, aten.scaled_dot_product_attention.default, aten.matmul.default):
+        is_product = node.target is aten.matmul.default
+        if (_matmul if is_product else _attention)(graph, node, product):
+            done += 1
+    clean(graph)
+    return done
+
+
+def _matmul(graph: fx.GraphModule, node: fx.Node, product: _Product) -> bool:
+    left: Any = node.args[0]
+    right: Any = node.args[1]
+    if len(shape(left)) != 4 or len(shape(right)) != 4 or shape(left)[:2] != shape(right)[:2]:
+        return False
+    if product is _product_rank3 and shape(left)[0] != 1:
+        return False
+    build = Builder(graph, node)
+    replace(node, product(build, left, build.permute(right, (0, 1, 3, 2))))
+    return True
+
+
+def _attention(graph: fx.GraphModule, node: fx.Node, product: _Product) -> bool:
+    arguments = dict(zip(("query", "key", "value", "mask", "dropout", "causal"), node.args, strict=False))
+    arguments |= {"mask": node.kwargs.get("attn_mask", arguments.get("mask"))}
+    query, key, value = (arguments[name] for name in ("query", "key", "value"))
+    mask: Any = arguments["mask"]
+    causal = arguments.get("causal", False) or node.kwargs.get("is_causal", False)
+    grouped = node.kwargs.get("enable_gqa", False)
+    if len(shape(query)) != 4 or shape(query)[:2] != shape(key)[:2] or causal or grouped:
+        return False
+    if mask is not None and (mask.meta["val"].dtype != query.meta["val"].dtype or len(shape(mask)) != 4):
+        return False
+    if product is _product_rank3 and (shape(query)[0] != 1 or mask is not None):
+        return False
+    scale: Any = node.kwargs.get("scale")
+    build = Builder(graph, node)
+    factor = 1 / math.sqrt(shape(query)[-1]) if scale is None else float(scale)
+    scaled = query if _scale_projection(graph, query, factor) else build.call(aten.mul.Tensor, query, factor)
+    if product is _product_rank3:
+        # Softmax too runs on [heads, rows, columns]: nothing between the products has a batch axis.
+        flat = [build.view(part, shape(part)[1:]) for part in (scaled, key, value)]
+        weights = build.call(
+            aten.softmax.int, build.call(aten.matmul.default, flat[0], build.permute(flat[1], (0, 2, 1))), -1
+        )
+        replace(node, build.view(build.call(aten.matmul.default, weights, flat[2]), shape(node)))
+        return True
+    scores = product(build, scaled, key)
+    if mask is not None:
+        scores = build.call(aten.add.Tensor, scores, mask)
+    weights = build.call(aten.softmax.int, scores, -1)
+    replace(node, product(build, weights, build.permute(value, (0, 1, 3, 2))))
+    return True
+
+
+def _scale_projection(graph: fx.GraphModule, query: fx.Node, factor: float) -> bool:
+    """Put the softmax scale into the weights of the projection that makes the query, if it makes nothing else."""
+    node = query
+    while node.op == "call_function" and len(node.users) == 1 and node.target in _MOVES:
+        node = node.args[0]  # type: ignore[assignment]
+    if node.target is not aten.linear.default or len(node.users) != 1:
+        return False
+    source, *parts = node.args
+    constants = [value(graph, part) for part in parts if isinstance(part, fx.Node)]
+    if any(constant is None for constant in constants):
+        return False
+    build = Builder(graph, node)
+    node.args = (source, *(build.constant(constant * factor) for constant in constants if constant is not None))
+    return True
+
+
+def _product_rank4(build: Builder, left: fx.Node, right: fx.Node) -> fx.Node:
+    # Importing it registers the operator and its lowering to one rank-4 BATCH_MATMUL.
+    from litert_torch.generative.custom_ops.bmm_4d import bmm_4d
+
+    return build.call(bmm_4d._opoverload, left, right)
+
+
+def _product_rank3(build: Builder, left: fx.Node, right: fx.Node) -> fx.Node:
+    flat = build.view(left, shape(left)[1:])
+    other = build.permute(build.view(right, shape(right)[1:]), (0, 2, 1))
+    return build.view(build.call(aten.matmul.default, flat, other), (*shape(left)[:-1], shape(right)[-2]))

@@ -1,0 +1,70 @@
+"""Transposed convolution as an ordinary one over an input spread out with zeros."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from ._graph import Builder, aten, calls, clean, replace, shape, value
+
+
+def conv_transpose_zero_stuffed(graph: fx.GraphModule) -> int:
+    """Every 2-D transposed convolution with constant weights becomes RESIZE_NEAREST, MUL, PAD and CONV_2D.
+
+    Exact up to the order of summation. Nearest-neighbour upsampling times a constant 0/1 mask puts `stride - 1`
+    zeros between the pixels; the convolution then uses the kernel turned by 180 degrees. The mask has the full
+    size, since a tiled one would cost a BROADCAST_TO.
+
+    Args:
+        graph: Changed in place. Grouped, dilated and output-padded ones are left as they are.
+
+    Returns:
+        How many were rewritten.
+    """
+    done = 0
+    for node in calls(graph, aten.conv_transpose2d.input):
+        names = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
+        given: dict[str, Any] = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        weight = value(graph, given["weight"])
+        plain = (
+            given.get("groups", 1) == 1
+            and set(given.get("dilation", [1])) == {1}
+            and not any(given.get("output_padding", [0]))
+        )
+        if weight is None or not plain:
+            continue
+        _zero_stuff(graph, node, given, weight)
+        done += 1
+    clean(graph)
+    return done
+
+
+def _zero_stuff(graph: fx.GraphModule, node: fx.Node, given: dict[str, Any], weight: torch.Tensor) -> None:
+    rows, columns = _pair(given.get("stride", 1))
+    pads = _pair(given.get("padding", 0))
+    kernel = tuple(weight.shape[2:])
+    height, width = shape(given["input"])[2:]
+    build = Builder(graph, node)
+    stuffed: fx.Node = given["input"]
+    # Zeros after the last pixel are left over by the upsampling: they take part of the padding's place.
+    spare = (rows - 1, columns - 1)
+    if (rows, columns) != (1, 1):
+        size = [height * rows, width * columns]
+        mask = torch.zeros(1, 1, *size, dtype=weight.dtype)
+        mask[:, :, ::rows, ::columns] = 1
+        stuffed = build.call(aten.upsample_nearest2d.vec, stuffed, size, None)
+        stuffed = build.call(aten.mul.Tensor, stuffed, build.constant(mask))
+    before = [kernel[axis] - 1 - pads[axis] for axis in (0, 1)]
+    after = [before[axis] - spare[axis] for axis in (0, 1)]
+    padding = [before[1], after[1], before[0], after[0]]
+    if any(padding):
+        stuffed = build.call(aten.constant_pad_nd.default, stuffed, padding, 0.0)
+    turned = build.constant(weight.flip(2, 3).transpose(0, 1))
+    replace(node, build.call(aten.conv2d.default, stuffed, turned, given.get("bias")))
+
+
+def _pair(number: Any) -> tuple[int, int]:
+    numbers = [number] if isinstance(number, int) else list(number)
+    return (numbers[0], numbers[-1])
