@@ -65,11 +65,9 @@ class OutputJudgement:
     comparison: Comparison
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-ready values."""
-        excess = self.excess
+        """The short figures, as JSON-ready values."""
+        excess, figures = self.excess, self.comparison
         return {
-            "name": self.name,
-            "inputs": self.inputs,
             "label": self.label,
             "reason": self.reason,
             "precision": self.precision,
@@ -77,7 +75,10 @@ class OutputJudgement:
             "times_expected_worst_slice": None if excess is None else _finite(excess.slice),
             "worst_slice": None if excess is None or excess.slice_at is None else list(excess.slice_at),
             "times_expected_worst_element": None if excess is None else _finite(excess.element),
-            "comparison": self.comparison.to_dict(),
+            "max_abs_diff": figures.max_abs_diff,
+            "max_rel_diff": figures.max_rel_diff,
+            "correlation": figures.correlation,
+            "nonfinite_mismatch": figures.nonfinite_mismatch,
         }
 
 
@@ -122,9 +123,26 @@ class Verdict:
             "max_abs_diff": self.max_abs_diff,
             "max_rel_diff": self.max_rel_diff,
             "min_correlation": self.min_correlation,
-            "outputs": [judgement.to_dict() for judgement in self.outputs],
+            "outputs": self._by_output(),
             "notes": list(self.notes),
         }
+
+    def _by_output(self) -> list[dict[str, Any]]:
+        """Short figures of each output on every set, and all figures of its worst one."""
+        result: list[dict[str, Any]] = []
+        for name in dict.fromkeys(judgement.name for judgement in self.outputs):
+            own = [judgement for judgement in self.outputs if judgement.name == name]
+            worst = max(own, key=lambda j: (j.label == WRONG, j.label == PRECISION_NOISE, *_severity(j)))
+            result.append(
+                {
+                    "name": name,
+                    "label": worst.label,
+                    "worst_inputs": worst.inputs,
+                    "worst": worst.comparison.to_dict(),
+                    "by_inputs": {judgement.inputs: judgement.to_dict() for judgement in own},
+                }
+            )
+        return result
 
     def metrics(self) -> dict[str, float | str | None]:
         """The key scalars, flat, for a run's `metrics`."""
@@ -135,6 +153,59 @@ class Verdict:
             "verdict_precision": self.precision,
             "correlation": self.min_correlation,
         }
+
+
+def judge_uncalibrated(
+    reference: Sequence[Arrays],
+    outputs: Sequence[Arrays],
+    names: Sequence[str],
+    reason: str,
+    *,
+    set_names: Sequence[str],
+) -> Verdict:
+    """A verdict where no envelope could be learnt: only the certain cases are called.
+
+    Identical outputs are a match; another shape, a lost number, or an error of more than a quarter of what the
+    output varies by is wrong; all between is not measured.
+
+    Args:
+        reference: By set, then by output.
+        outputs: The lane's, in the same order.
+        names: The outputs' names.
+        reason: Why there is no envelope.
+        set_names: The sets' names.
+    """
+    varies = [_variation([row[o] for row in reference]) for o in range(len(names))]
+    judgements: list[OutputJudgement] = []
+    for right, given, inputs in zip(reference, outputs, set_names, strict=True):
+        for o, comparison in enumerate(compare(right, given, names)):
+            if comparison.problem is not None or comparison.nonfinite_mismatch:
+                label, why = WRONG, comparison.problem or f"{comparison.nonfinite_mismatch} elements are lost"
+            elif comparison.identical:
+                label, why = MATCH, ""
+            elif (comparison.rms_diff or 0.0) > USABLE_ERROR * varies[o]:
+                label, why = WRONG, f"the error is above {USABLE_ERROR:.0%} of what the output varies by"
+            else:
+                label, why = NOT_MEASURED, f"no expected error: {reason}"
+            judgements.append(OutputJudgement(comparison.name, inputs, label, why, "fp32", None, comparison))
+    order = (WRONG, NOT_MEASURED, MATCH)
+    label = next((one for one in order if any(j.label == one for j in judgements)), NOT_MEASURED)
+    sentences = {
+        WRONG: next((f"wrong: output {j.name!r}: {j.reason}" for j in judgements if j.label == WRONG), ""),
+        NOT_MEASURED: f"not measured: the outputs differ, and the expected error could not be learnt: {reason}",
+        MATCH: "match: the outputs agree with the reference to the last bit",
+    }
+    return _with_figures(Verdict(label, sentences[label], outputs=judgements))
+
+
+def _with_figures(verdict: Verdict) -> Verdict:
+    figures = [judgement.comparison for judgement in verdict.outputs]
+    return replace(
+        verdict,
+        max_abs_diff=_largest([c.max_abs_diff for c in figures]),
+        max_rel_diff=_largest([c.max_rel_diff for c in figures]),
+        min_correlation=_smallest([c.correlation for c in figures]),
+    )
 
 
 def not_measured(sentence: str) -> Verdict:
@@ -345,18 +416,15 @@ def _summed_up(judgements: list[OutputJudgement], blind: list[str], lowest: str)
     else:
         deciding = max(seen, key=_severity)
         label, sentence = MATCH, _match_sentence(deciding, len({j.name for j in judgements}))
-    figures = [j.comparison for j in judgements]
-    return Verdict(
+    verdict = Verdict(
         label=label,
         sentence=sentence,
         times_expected=None if deciding is None or deciding.excess is None else _finite(deciding.excess.overall),
         precision=None if deciding is None else deciding.precision,
-        max_abs_diff=_largest([c.max_abs_diff for c in figures]),
-        max_rel_diff=_largest([c.max_rel_diff for c in figures]),
-        min_correlation=_smallest([c.correlation for c in figures]),
         outputs=judgements,
         notes=notes,
     )
+    return _with_figures(verdict)
 
 
 def _severity(judgement: OutputJudgement) -> tuple[bool, float]:
