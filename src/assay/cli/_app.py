@@ -13,7 +13,11 @@ from assay.errors import AssayError
 #: verb -> (module under assay.cli, one line of help). The order is the order of the help page.
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "Measure models on this machine's lanes; write records and a card."),
+    "inspect": ("inspect", "Show what is in a model: ops, types, parameters, signatures; draw its graph."),
     "lanes": ("lanes", "List the lanes: can each run here, on what, or why not and the fix."),
+    "convert": ("convert", "Convert PyTorch to a verified .tflite that accelerators take."),
+    "recipes": ("recipes", "List what `assay convert` can convert, and its rewrites."),
+    "segment": ("segment", "Tap to segment: SAM 2.1 on an image, encoder once, decoder per tap."),
 }
 
 

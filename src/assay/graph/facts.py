@@ -270,7 +270,9 @@ def _subgraph(model: Model, subgraph: Subgraph) -> SubgraphFacts:
 
 def _most_alive(subgraph: Subgraph) -> int | None:
     """See `SubgraphFacts.activations_bytes`."""
-    sizes = {tensor.index: tensor.nbytes for tensor in _values(subgraph)}
+    # A handle takes no room of its own.
+    values = [tensor for tensor in _values(subgraph) if tensor.dtype not in {"resource", "variant"}]
+    sizes = {tensor.index: tensor.nbytes for tensor in values}
     last: dict[int, int] = dict.fromkeys(subgraph.outputs, len(subgraph.nodes))
     for node in subgraph.nodes:
         for tensor in node.inputs:
