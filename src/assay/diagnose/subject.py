@@ -175,7 +175,7 @@ class Reference:
 
 
 def unfolded(model: graph.Model, subgraph: graph.Subgraph) -> dict[int, Array]:
-    """Results of the nodes that only unpack weights: float16 to float32, sparse to dense. Exact, without a runtime.
+    """Results of nodes that only unpack weights: float16 to float32, sparse to dense. Exact, no runtime needed.
 
     Delegates do this while they load, and a runtime whose delegate did so has nothing to show for these tensors.
     """
