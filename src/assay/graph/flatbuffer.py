@@ -8,7 +8,9 @@ objects than its limits allow, whatever the bytes are.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, overload
 
 from assay.graph.schema import ENUM_NAMES, TABLES, UNIONS, Field
@@ -76,47 +78,35 @@ class Numbers(Sequence[Any]):
         return f"<{len(self)} numbers: {head}, ...>"
 
 
+@dataclass(frozen=True, slots=True)
 class _Plan:
-    """How one kind of table is laid out under one vtable: worked out once, used for every table that has it."""
+    """How one kind of table is laid out under one vtable: worked out once, used for every table that has it.
 
-    __slots__ = ("enums", "names", "references", "size", "template", "unpack")
+    Attributes:
+        unpack: Reads all fields that are present, in the order in which they lie.
+        defaults: The defaults of all slots, and two spare values.
+        pick: From what `unpack` gave followed by the defaults to all slots in order, and the spare values.
+        references: Slot, offset in the table, and what reads the value there.
+        unions: The same for unions; the slot before holds the type.
+    """
 
-    def __init__(self, name: str, fields: Sequence[Field], size: int, slots: Sequence[int]):
-        self.size = size
-        self.template: dict[str, Any] = {}
-        self.references: list[tuple[str, str, int]] = []
-        self.enums: list[tuple[str, dict[int, str]]] = []
-        present: list[tuple[int, str, str]] = []
-        for slot, field in enumerate(fields):
-            if not field.name:
-                continue
-            self.template[field.name] = field.default
-            scalar = field.kind in _WIDTHS
-            if field.enum is not None and name != "OperatorCode":
-                self.enums.append((field.name, ENUM_NAMES[field.enum]))
-            offset = slots[slot] if slot < len(slots) else 0
-            if offset:
-                present.append((offset, field.name, field.kind if scalar else "I"))
-                if not scalar:
-                    self.references.append((field.name, field.kind, offset))
-        present.sort()
-        layout, end = "<", 0
-        for offset, key, code in present:
-            if offset < max(4, end) or offset + _WIDTHS[code] > size:
-                raise Corrupt(f"field {key} of a {name} table lies outside of the table")
-            layout += f"{offset - end}x{code}"
-            end = offset + _WIDTHS[code]
-        self.names = [key for _, key, _ in present]
-        self.unpack = struct.Struct(layout).unpack_from
+    unpack: Callable[[memoryview, int], tuple[Any, ...]]
+    defaults: tuple[Any, ...]
+    pick: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    references: list[tuple[int, int, Callable[[int], Any]]]
+    unions: list[tuple[int, int, str]]
 
 
 class Decoder:
     """Decodes tables of the `.tflite` schema, or of another one, from bytes that may be hostile.
 
+    Reads past the end are caught where they happen, by `struct`, and reported by `root`.
+
     Args:
         data: The whole file (or the part of it that is the model).
         tables: Another schema's tables.
         unions: Another schema's unions.
+        rows: Tables that are given as the values of their slots in order (and spare ones) instead of as a dict.
 
     Attributes:
         unknown: Fields that the file has and this schema does not know, as `Table.slot`.
@@ -127,121 +117,201 @@ class Decoder:
         data: memoryview,
         tables: Mapping[str, Sequence[Field]] = TABLES,
         unions: Mapping[str, Sequence[str]] = UNIONS,
+        rows: frozenset[str] = frozenset(),
     ):
-        self.data = data
+        self.unknown: set[str] = set()
+        self._data = data
+        self._end = len(data)
         self._schema = tables
         self._unions = unions
-        self.unknown: set[str] = set()
-        self._end = len(data)
-        self._plans: dict[tuple[str, int], _Plan] = {}
+        self._rows = rows
+        self._readers: dict[str, Callable[[int], Any]] = {}
+        self._plan_count = 0
         self._tables = MAX_TABLES
         self._elements = MAX_ELEMENTS
         self._strings = MAX_STRINGS
 
     def root(self, name: str) -> dict[str, Any]:
-        """The root table, as a dict of its fields (see `table`)."""
-        if self._end < 8:
-            raise Corrupt(f"the file has only {self._end} bytes")
-        return self.table(name, _U32(self.data, 0)[0])
-
-    def table(self, name: str, position: int) -> dict[str, Any]:
-        """A table of any kind, and all below it.
+        """The root table, and all below it.
 
         Returns:
             Field name -> value; absent scalars have their default, other absent fields are None. Enums are
-            names (or the number, if it has none), strings `str`, bytes `memoryview`, tables `dict`, vectors
-            `tuple` or `list`, long ones `Numbers`. A union's type stays the number that it is in the file.
+            names (or the number, if it has none), strings `str`, bytes `memoryview`, tables `dict` (or `rows`),
+            vectors `tuple` or `list`, long ones `Numbers`. A union's type stays the number that it is in the
+            file.
 
         Raises:
             Corrupt: The bytes do not hold such a table, or too much.
         """
-        data = self.data
-        if position < 4 or position + 4 > self._end:
-            raise Corrupt(f"a {name} table lies outside of the file")
-        vtable = position - _I32(data, position)[0]
-        plan = self._plans.get((name, vtable))
-        if plan is None:
-            plan = self._plan(name, vtable)
-        if position + plan.size > self._end:
-            raise Corrupt(f"a {name} table runs past the end of the file")
-        self._tables -= 1
-        if self._tables < 0:
-            raise Corrupt(f"more than {MAX_TABLES:,} tables")
-        fields = plan.template.copy()
-        fields.update(zip(plan.names, plan.unpack(data, position), strict=True))
-        for key, kind, offset in plan.references:
-            target = position + offset + fields[key]
-            fields[key] = (
-                self._union(fields, key, kind[1:], target) if kind[0] == "|" else self.value(kind, target)
-            )
-        for key, names in plan.enums:
-            value = fields[key]
-            if isinstance(value, tuple):
-                fields[key] = tuple(names.get(number, number) for number in value)
-            elif value is not None:
-                fields[key] = names.get(value, value)
-        return fields
+        if self._end < 8:
+            raise Corrupt(f"the file has only {self._end} bytes")
+        try:
+            return self._reader(f":{name}")(_U32(self._data, 0)[0])
+        except struct.error:
+            raise Corrupt("a part of it would lie past the end: the file is cut short or damaged") from None
 
-    def value(self, kind: str, position: int) -> Any:
-        """A string, table or vector at a position; kinds as in `schema.Field`."""
-        if kind[0] == ":":
-            return self.table(kind[1:], position)
-        if position + 4 > self._end:
-            raise Corrupt("a vector lies outside of the file")
-        length: int = _U32(self.data, position)[0]
-        start = position + 4
-        element = kind[-1] if kind[0] == "[" and kind[1] in _WIDTHS else "I" if kind[0] == "[" else "B"
-        if length * _WIDTHS[element] > self._end - start:
-            raise Corrupt(f"a vector claims {length:,} elements and the file ends before")
-        if kind == "s":
-            return self._string(start, length)
-        if kind == "[B":
-            return self.data[start : start + length]
-        if kind[1] in _WIDTHS:
-            if length > EAGER:
-                return Numbers(self.data[start : start + length * _WIDTHS[element]], element)
-            self._elements -= length
-            if self._elements < 0:
-                raise Corrupt(f"more than {MAX_ELEMENTS:,} numbers")
-            return struct.unpack_from(f"<{length}{element}", self.data, start)
-        if length > self._tables:
-            raise Corrupt(f"more than {MAX_TABLES:,} tables")
-        offsets = struct.unpack_from(f"<{length}I", self.data, start)
-        if kind[1] == ":":
-            name = kind[2:]
-            return [self.table(name, start + 4 * i + offset) for i, offset in enumerate(offsets)]
-        self._tables -= length
-        return [self.value(kind[1:], start + 4 * i + offset) for i, offset in enumerate(offsets)]
+    def _reader(self, kind: str) -> Callable[[int], Any]:
+        """What reads a value of a kind (as in `schema.Field`) at a position."""
+        reader = self._readers.get(kind)
+        if reader is None:
+            if kind == "s":
+                reader = self._string
+            elif kind == "[B":
+                reader = self._bytes
+            elif kind[0] == ":":
+                reader = self._table_reader(kind[1:])
+            elif kind[1] in _WIDTHS:
+                reader = self._number_reader(kind[1])
+            else:
+                reader = self._vector_reader(kind[1:])
+            self._readers[kind] = reader
+        return reader
 
-    def _string(self, start: int, length: int) -> str:
+    def _string(self, position: int) -> str:
+        length: int = _U32(self._data, position)[0]
         self._strings -= length
         if length > MAX_STRING or self._strings < 0:
             raise Corrupt(f"a string of {length:,} bytes")
-        return str(self.data[start : start + length], "utf-8", "backslashreplace")
+        end = position + 4 + length
+        if end > self._end:
+            raise Corrupt("a string runs past the end")
+        return str(self._data[position + 4 : end], "utf-8", "backslashreplace")
 
-    def _union(self, fields: dict[str, Any], key: str, union: str, position: int) -> Any:
-        number: int = fields[f"{key}_type"]
+    def _bytes(self, position: int) -> memoryview:
+        end: int = position + 4 + _U32(self._data, position)[0]
+        if end > self._end:
+            raise Corrupt(f"{end - position - 4:,} bytes are claimed and the file ends before")
+        return self._data[position + 4 : end]
+
+    def _number_reader(self, code: str) -> Callable[[int], Sequence[Any]]:
+        data, width = self._data, _WIDTHS[code]
+        short = [struct.Struct(f"<{length}{code}").unpack_from for length in range(9)]
+
+        def read(position: int) -> Sequence[Any]:
+            length: int = _U32(data, position)[0]
+            if length <= EAGER:
+                self._elements -= length
+                if self._elements < 0:
+                    raise Corrupt(f"more than {MAX_ELEMENTS:,} numbers")
+                if length < 9:
+                    return short[length](data, position + 4)
+                return struct.unpack_from(f"<{length}{code}", data, position + 4)
+            end = position + 4 + length * width
+            if end > self._end:
+                raise Corrupt(f"a vector claims {length:,} elements and the file ends before")
+            return Numbers(data[position + 4 : end], code)
+
+        return read
+
+    def _vector_reader(self, kind: str) -> Callable[[int], list[Any]]:
+        data, read_one = self._data, self._reader(kind)
+
+        def read(position: int) -> list[Any]:
+            length: int = _U32(data, position)[0]
+            if length > self._tables:
+                raise Corrupt(f"more than {MAX_TABLES:,} tables")
+            if kind == "s":
+                self._tables -= length
+            start = position + 4
+            offsets = struct.unpack_from(f"<{length}I", data, start)
+            return [read_one(start + 4 * i + offset) for i, offset in enumerate(offsets)]
+
+        return read
+
+    def _table_reader(self, name: str) -> Callable[[int], Any]:
+        data = self._data
+        plans: dict[int, _Plan] = {}
+        as_row = name in self._rows
+        fields = self._schema[name]
+        # Slots that the schema no longer uses have no name and are left out of dicts.
+        names = [field.name for field in fields]
+        gone = "" in names
+        enums = [] if name == "OperatorCode" else [(f.name, ENUM_NAMES[f.enum]) for f in fields if f.enum]
+
+        def read(position: int) -> Any:
+            vtable = position - _I32(data, position)[0]
+            plan = plans.get(vtable)
+            if plan is None:
+                plan = self._plan(name, vtable)
+                if self._plan_count < MAX_PLANS:
+                    self._plan_count += 1
+                    plans[vtable] = plan
+            self._tables -= 1
+            if self._tables < 0:
+                raise Corrupt(f"more than {MAX_TABLES:,} tables")
+            values: Sequence[Any] = plan.pick(plan.unpack(data, position) + plan.defaults)
+            if plan.references or plan.unions:
+                values = resolved = list(values)
+                for slot, offset, read_value in plan.references:
+                    resolved[slot] = read_value(position + offset + resolved[slot])
+                for slot, offset, union in plan.unions:
+                    resolved[slot] = self._union(union, resolved[slot - 1], position + offset + resolved[slot])
+            if as_row:
+                return values
+            table = dict(zip(names, values, strict=False))
+            if gone:
+                del table[""]
+            for key, meanings in enums:
+                table[key] = _meaning(table[key], meanings)
+            return table
+
+        return read
+
+    def _union(self, union: str, number: int, position: int) -> Any:
         members = self._unions[union]
         if number == 0:
             return None
         if number >= len(members):
             self.unknown.add(f"{union}.{number}")
             return None
-        return self.table(members[number], position)
+        return self._reader(f":{members[number]}")(position)
 
     def _plan(self, name: str, vtable: int) -> _Plan:
         if vtable < 0 or vtable + 4 > self._end:
             raise Corrupt(f"the vtable of a {name} table lies outside of the file")
-        vtable_size, table_size = _VTABLE(self.data, vtable)
+        vtable_size, table_size = _VTABLE(self._data, vtable)
         sound = vtable_size >= 4 and vtable_size % 2 == 0 and table_size >= 4
         if not sound or vtable_size > 4 + 2 * MAX_SLOTS or vtable + vtable_size > self._end:
             raise Corrupt(f"the vtable of a {name} table is not one")
         fields = self._schema[name]
-        slots = struct.unpack_from(f"<{(vtable_size - 4) // 2}H", self.data, vtable + 4)
-        for slot, offset in enumerate(slots[len(fields) :], start=len(fields)):
+        offsets = struct.unpack_from(f"<{(vtable_size - 4) // 2}H", self._data, vtable + 4)
+        for slot, offset in enumerate(offsets[len(fields) :], start=len(fields)):
             if offset:
                 self.unknown.add(f"{name}.{slot}")
-        plan = _Plan(name, fields, table_size, slots)
-        if len(self._plans) < MAX_PLANS:
-            self._plans[name, vtable] = plan
-        return plan
+        present = sorted(
+            (offset, slot)
+            for slot, (offset, field) in enumerate(zip(offsets, fields, strict=False))
+            if offset and field.name
+        )
+        layout, end = "<", 0
+        for offset, slot in present:
+            code = fields[slot].kind if fields[slot].kind in _WIDTHS else "I"
+            if offset < max(4, end) or offset + _WIDTHS[code] > table_size:
+                raise Corrupt(f"field {fields[slot].name} of a {name} table lies outside of the table")
+            layout += f"{offset - end}x{code}"
+            end = offset + _WIDTHS[code]
+        places = {slot: place for place, (_, slot) in enumerate(present)}
+        picked = [places.get(slot, len(present) + slot) for slot in range(len(fields))]
+        spare = len(present) + len(fields)
+        references = [(slot, offset) for offset, slot in present if fields[slot].kind not in _WIDTHS]
+        return _Plan(
+            unpack=struct.Struct(layout).unpack_from,
+            defaults=(*(field.default for field in fields), None, None),
+            # The spare values: with fewer than two items, itemgetter would not give a tuple.
+            pick=itemgetter(*picked, spare, spare + 1),
+            references=[
+                (slot, offset, self._reader(fields[slot].kind))
+                for slot, offset in references
+                if fields[slot].kind[0] != "|"
+            ],
+            unions=[
+                (slot, offset, fields[slot].kind[1:]) for slot, offset in references if fields[slot].kind[0] == "|"
+            ],
+        )
+
+
+def _meaning(value: Any, names: Mapping[int, str]) -> Any:
+    """The name of an enum's value, of each in a vector; numbers without a name stay."""
+    if isinstance(value, int):
+        return names.get(value, value)
+    return None if value is None else tuple(names.get(number, number) for number in value)

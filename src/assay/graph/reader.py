@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +24,12 @@ from assay.graph.model import (
     Subgraph,
     Tensor,
 )
-from assay.graph.schema import ENUMS, UNIONS, op_name
+from assay.graph.schema import DTYPES, ENUMS, UNIONS, op_name
 
 _CUSTOM = ENUMS["BuiltinOperator"]["CUSTOM"]
 _NONE: tuple[Any, ...] = ()
+#: The tables that a large model has by the thousand.
+_ROWS = frozenset({"Buffer", "Operator", "QuantizationParameters", "Tensor"})
 
 
 def read(source: Path | str | bytes | memoryview, *, path: Path | None = None) -> Model:
@@ -93,8 +96,18 @@ def map_file(path: Path) -> memoryview:
 def _decode(data: memoryview) -> Model:
     if bytes(data[4:8]) != b"TFL3":
         raise Corrupt("it has no TFL3 mark at byte 4")
-    decoder = Decoder(data)
-    root = decoder.root("Model")
+    decoder = Decoder(data, rows=_ROWS)
+    # Thousands of objects are made and none is given up: the collector would only look at them again and again.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _model(decoder.root("Model"), decoder, data)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _model(root: dict[str, Any], decoder: Decoder, data: memoryview) -> Model:
     buffers, end = _buffers(root["buffers"] or _NONE, data)
     codes = [_op_code(code) for code in root["operator_codes"] or _NONE]
     subgraphs = [
@@ -117,21 +130,21 @@ def _decode(data: memoryview) -> Model:
     )
 
 
-def _buffers(tables: Sequence[dict[str, Any]], data: memoryview) -> tuple[list[Buffer], int]:
+def _buffers(rows: Sequence[Sequence[Any]], data: memoryview) -> tuple[list[Buffer], int]:
     """The buffers, and where in the file the last external one ends."""
     buffers: list[Buffer] = []
-    end = 0
-    for index, fields in enumerate(tables):
-        offset, size = fields["offset"], fields["size"]
+    last = 0
+    for inside, offset, size, *_ in rows:
         # Offsets 0 and 1 mean that the data is in the flatbuffer.
         if offset > 1:
-            if offset + size > len(data):
-                raise Corrupt(f"buffer {index} claims bytes {offset:,} to {offset + size:,}, past the end")
-            buffers.append(Buffer(data[offset : offset + size], external=True))
-            end = max(end, offset + size)
+            end: int = offset + size
+            if end > len(data):
+                raise Corrupt(f"buffer {len(buffers)} claims bytes {offset:,} to {end:,}, past the end")
+            buffers.append(Buffer(data[offset:end], True))
+            last = max(last, end)
         else:
-            buffers.append(Buffer(fields["data"] if fields["data"] is not None else b""))
-    return buffers, end
+            buffers.append(Buffer(b"" if inside is None else inside))
+    return buffers, last
 
 
 def _op_code(fields: dict[str, Any]) -> OpCode:
@@ -150,90 +163,88 @@ def _subgraph(
     return Subgraph(
         index=index,
         name=fields["name"] or "",
-        tensors=[_tensor(i, tensor, buffers) for i, tensor in enumerate(fields["tensors"] or _NONE)],
-        nodes=[_node(i, node, codes, data) for i, node in enumerate(fields["operators"] or _NONE)],
+        tensors=[_tensor(i, row, buffers) for i, row in enumerate(fields["tensors"] or _NONE)],
+        nodes=[_node(i, row, codes, data) for i, row in enumerate(fields["operators"] or _NONE)],
         inputs=list(fields["inputs"] or _NONE),
         outputs=list(fields["outputs"] or _NONE),
         debug_metadata_index=fields["debug_metadata_index"],
     )
 
 
-def _tensor(index: int, fields: dict[str, Any], buffers: list[Buffer]) -> Tensor:
-    buffer = fields["buffer"]
+def _tensor(index: int, row: Sequence[Any], buffers: list[Buffer]) -> Tensor:
+    # The slots of `Tensor`, in the schema's order.
+    shape, code, buffer, name, quantization, is_variable, sparsity, signature, has_rank, variants, outer, *_ = row
     if buffer >= len(buffers):
         raise Corrupt(f"tensor {index} has buffer {buffer} of {len(buffers)}")
-    signature = fields["shape_signature"]
+    # By position: these are made by the thousand.
     return Tensor(
-        index=index,
-        name=fields["name"] or "",
-        dtype=fields["type"] if isinstance(fields["type"], str) else f"type_{fields['type']}",
-        shape=tuple(fields["shape"] or _NONE),
-        shape_signature=tuple(signature) if signature else None,
-        quantization=_quantization(fields["quantization"]),
-        buffer=buffer,
-        is_constant=len(buffers[buffer].data) > 0 or fields["external_buffer"] != 0,
-        is_variable=fields["is_variable"],
-        sparsity=fields["sparsity"],
-        has_rank=fields["has_rank"],
-        variant_tensors=fields["variant_tensors"],
-        external_buffer=fields["external_buffer"],
+        index,
+        name or "",
+        DTYPES.get(code) or f"type_{code}",
+        tuple(shape) if shape else _NONE,
+        tuple(signature) if signature else None,
+        None if quantization is None else _quantization(quantization),
+        buffer,
+        len(buffers[buffer].data) > 0 or outer != 0,
+        is_variable,
+        sparsity,
+        has_rank,
+        variants,
+        outer,
     )
 
 
-def _quantization(fields: dict[str, Any] | None) -> Quantization | None:
-    if fields is None:
-        return None
-    kind = fields["details_type"] if fields["details"] is not None else 0
+def _quantization(row: Sequence[Any]) -> Quantization | None:
+    # The slots of `QuantizationParameters`.
+    low, high, scales, zero_points, kind, details, axis, *_ = row
     # Converters write an empty table for tensors that are not quantized.
-    if not (fields["scale"] or fields["zero_point"] or fields["min"] or fields["max"] or kind):
+    if not (scales or zero_points or low or high or details is not None):
         return None
     return Quantization(
-        scales=fields["scale"] or _NONE,
-        zero_points=fields["zero_point"] or _NONE,
-        axis=fields["quantized_dimension"],
-        min=fields["min"] or _NONE,
-        max=fields["max"] or _NONE,
-        details_type=UNIONS["QuantizationDetails"][kind] if kind else None,
-        details=fields["details"],
+        scales=scales or _NONE,
+        zero_points=zero_points or _NONE,
+        axis=axis,
+        min=low or _NONE,
+        max=high or _NONE,
+        details_type=None if details is None else UNIONS["QuantizationDetails"][kind],
+        details=details,
     )
 
 
-def _node(index: int, fields: dict[str, Any], codes: list[OpCode], data: memoryview) -> Node:
-    if fields["opcode_index"] >= len(codes):
-        raise Corrupt(f"node {index} has op code {fields['opcode_index']} of {len(codes)}")
-    code = codes[fields["opcode_index"]]
-    options, options_type = fields["builtin_options"], None
-    if options is not None:
-        options_type = UNIONS["BuiltinOptions"][fields["builtin_options_type"]]
-    if fields["builtin_options2"] is not None:
+def _node(index: int, row: Sequence[Any], codes: list[OpCode], data: memoryview) -> Node:
+    # The slots of `Operator`.
+    number, inputs, outputs, kind, options, custom, _, mutating, inner, place, size, kind2, options2, debug, *_ = (
+        row
+    )
+    if number >= len(codes):
+        raise Corrupt(f"node {index} has op code {number} of {len(codes)}")
+    code = codes[number]
+    options_type: str | None = None
+    if options2 is not None:
         # No op has both: the second union only holds what was added when the first was full.
-        options, options_type = (
-            fields["builtin_options2"],
-            UNIONS["BuiltinOptions2"][fields["builtin_options2_type"]],
-        )
-    custom = fields["custom_options"]
+        options, options_type = options2, UNIONS["BuiltinOptions2"][kind2]
+    elif options is not None:
+        options_type = UNIONS["BuiltinOptions"][kind]
     large = None
-    offset, size = fields["large_custom_options_offset"], fields["large_custom_options_size"]
-    if offset > 1:
-        if offset + size > len(data):
-            raise Corrupt(f"node {index} claims options at bytes {offset:,} to {offset + size:,}, past the end")
-        large = data[offset : offset + size]
-    intermediates = fields["intermediates"]
-    mutating = fields["mutating_variable_inputs"]
+    if place > 1:
+        if place + size > len(data):
+            raise Corrupt(f"node {index} claims options at bytes {place:,} to {place + size:,}, past the end")
+        large = data[place : place + size]
+    # By position: these are made by the thousand.
     return Node(
-        index=index,
-        op=code.op,
-        version=code.version,
-        inputs=list(fields["inputs"] or _NONE),
-        outputs=list(fields["outputs"] or _NONE),
-        options=options or {},
-        options_type=options_type,
-        is_custom=code.is_custom,
-        custom_options=b"" if custom is None else bytes(custom),
-        large_custom_options=large,
-        mutating_variable_inputs=None if mutating is None else tuple(mutating),
-        intermediates=None if intermediates is None else list(intermediates),
-        debug_metadata_index=fields["debug_metadata_index"],
+        index,
+        code.op,
+        code.version,
+        list(inputs) if inputs else [],
+        list(outputs) if outputs else [],
+        options or {},
+        options_type,
+        code.is_custom,
+        b"" if custom is None else bytes(custom),
+        large,
+        None if mutating is None else tuple(mutating),
+        None if inner is None else list(inner),
+        debug,
     )
 
 
