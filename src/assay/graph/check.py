@@ -12,6 +12,8 @@ from assay.graph.model import Model, Node, Subgraph, Tensor
 MAX_RANK = 64
 MAX_ELEMENTS_OF_TENSOR = 1 << 48
 MAX_SUBGRAPHS = 1 << 14
+#: Subgraphs that one node may name.
+MAX_CALLS = 256
 
 #: Options that name subgraphs which the op runs.
 CALLS = frozenset(
@@ -52,20 +54,26 @@ def check(model: Model) -> None:
 
 
 def called_subgraphs(node: Node) -> list[int]:
-    """Indices of the subgraphs that a node's options name."""
+    """Indices of the subgraphs that a node's options name.
+
+    Raises:
+        Corrupt: It names absurdly many.
+    """
     if not node.options or not CALLS.intersection(node.options):
         return []
     called: list[int] = []
     for name in sorted(CALLS.intersection(node.options)):
         value: Any = node.options[name]
+        if isinstance(value, int):
+            value = (value,)
+        if value is not None and len(value) > MAX_CALLS:
+            raise Corrupt(f"node {node.index} ({node.op}) runs {len(value):,} subgraphs")
         # -1 (and an absent vector) stands for "none".
-        called += [value] if isinstance(value, int) else list(value or ())
+        called += value or ()
     return [index for index in called if index != -1]
 
 
 def _check_tensor(tensor: Tensor, where: str) -> None:
-    if len(tensor.shape) > MAX_RANK or len(tensor.shape_signature or ()) > MAX_RANK:
-        raise Corrupt(f"{where}tensor {tensor.index} has {len(tensor.shape)} dimensions")
     elements = 1
     for dimension in tensor.shape:
         if dimension < 0:

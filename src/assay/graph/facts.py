@@ -11,6 +11,7 @@ from typing import Any
 from assay.graph.check import called_subgraphs
 from assay.graph.model import Model, Node, OpCode, Signature, Subgraph, Tensor
 
+_MOST_SCALES = 256
 #: Constants of these types are shapes, axes and indices unless they are quantized.
 _INDEX_TYPES = frozenset({"bool", "int32", "int64", "string", "uint32"})
 
@@ -393,8 +394,10 @@ def _quantization(tensor: Tensor) -> dict[str, Any] | None:
     quantization = tensor.quantization
     if quantization is None or not len(quantization.scales):
         return None
+    # No input or output has hundreds of scales but in a file that is made to fill memory.
+    few = len(quantization.scales) <= _MOST_SCALES and len(quantization.zero_points) <= _MOST_SCALES
     return {
         "axis": quantization.axis if quantization.per_channel else None,
-        "scales": list(quantization.scales),
-        "zero_points": list(quantization.zero_points),
+        "scales": list(quantization.scales) if few else None,
+        "zero_points": list(quantization.zero_points) if few else None,
     }

@@ -25,7 +25,7 @@ MAX_SLOTS: Final = 256
 MAX_PLANS: Final = 1 << 12
 #: Longer vectors than this are decoded when they are asked for.
 EAGER: Final = 256
-#: Bytes of one string, and of all strings.
+#: Bytes of one string, and of all strings and options.
 MAX_STRING: Final = 1 << 20
 MAX_STRINGS: Final = 1 << 26
 
@@ -136,9 +136,9 @@ class Decoder:
 
         Returns:
             Field name -> value; absent scalars have their default, other absent fields are None. Enums are
-            names (or the number, if it has none), strings `str`, bytes `memoryview`, tables `dict` (or `rows`),
-            vectors `tuple` or `list`, long ones `Numbers`. A union's type stays the number that it is in the
-            file.
+            names (or the number, if it has none), strings `str`, weights `memoryview`, options `bytes`, tables
+            `dict` (or `rows`), vectors `tuple` or `list`, long ones `Numbers`. A union's type stays the number
+            that it is in the file.
 
         Raises:
             Corrupt: The bytes do not hold such a table, or too much.
@@ -177,6 +177,23 @@ class Decoder:
             raise Corrupt("a string runs past the end")
         return str(self._data[position + 4 : end], "utf-8", "backslashreplace")
 
+    def spend(self, numbers: int) -> None:
+        """Count numbers that are about to be decoded from a long vector.
+
+        Raises:
+            Corrupt: Together with all before they are too many.
+        """
+        self._elements -= numbers
+        if self._elements < 0:
+            raise Corrupt(f"more than {MAX_ELEMENTS:,} numbers")
+
+    def _copied_bytes(self, position: int) -> bytes:
+        data = self._bytes(position)
+        self._strings -= len(data)
+        if self._strings < 0:
+            raise Corrupt(f"more than {MAX_STRINGS:,} bytes of options")
+        return bytes(data)
+
     def _bytes(self, position: int) -> memoryview:
         end: int = position + 4 + _U32(self._data, position)[0]
         if end > self._end:
@@ -190,9 +207,7 @@ class Decoder:
         def read(position: int) -> Sequence[Any]:
             length: int = _U32(data, position)[0]
             if length <= EAGER:
-                self._elements -= length
-                if self._elements < 0:
-                    raise Corrupt(f"more than {MAX_ELEMENTS:,} numbers")
+                self.spend(length)
                 if length < 9:
                     return short[length](data, position + 4)
                 return struct.unpack_from(f"<{length}{code}", data, position + 4)
@@ -293,6 +308,8 @@ class Decoder:
         places = {slot: place for place, (_, slot) in enumerate(present)}
         picked = [places.get(slot, len(present) + slot) for slot in range(len(fields))]
         spare = len(present) + len(fields)
+        # Weights stay in the file; options are small, and plain bytes are pleasant.
+        copied = name not in {"Buffer", "Uint8Vector"}
         references = [(slot, offset) for offset, slot in present if fields[slot].kind not in _WIDTHS]
         return _Plan(
             unpack=struct.Struct(layout).unpack_from,
@@ -300,7 +317,13 @@ class Decoder:
             # The spare values: with fewer than two items, itemgetter would not give a tuple.
             pick=itemgetter(*picked, spare, spare + 1),
             references=[
-                (slot, offset, self._reader(fields[slot].kind))
+                (
+                    slot,
+                    offset,
+                    self._copied_bytes
+                    if copied and fields[slot].kind == "[B"
+                    else self._reader(fields[slot].kind),
+                )
                 for slot, offset in references
                 if fields[slot].kind[0] != "|"
             ],

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.graph import associated
-from assay.graph.check import check
+from assay.graph.check import MAX_RANK, check
 from assay.graph.errors import GraphError
 from assay.graph.flatbuffer import Corrupt, Decoder
 from assay.graph.model import (
@@ -111,7 +111,8 @@ def _model(root: dict[str, Any], decoder: Decoder, data: memoryview) -> Model:
     buffers, end = _buffers(root["buffers"] or _NONE, data)
     codes = [_op_code(code) for code in root["operator_codes"] or _NONE]
     subgraphs = [
-        _subgraph(index, fields, codes, buffers, data) for index, fields in enumerate(root["subgraphs"] or _NONE)
+        _subgraph(index, fields, codes, buffers, data, decoder)
+        for index, fields in enumerate(root["subgraphs"] or _NONE)
     ]
     return Model(
         description=root["description"] or "",
@@ -158,17 +159,31 @@ def _op_code(fields: dict[str, Any]) -> OpCode:
 
 
 def _subgraph(
-    index: int, fields: dict[str, Any], codes: list[OpCode], buffers: list[Buffer], data: memoryview
+    index: int,
+    fields: dict[str, Any],
+    codes: list[OpCode],
+    buffers: list[Buffer],
+    data: memoryview,
+    decoder: Decoder,
 ) -> Subgraph:
     return Subgraph(
         index=index,
         name=fields["name"] or "",
         tensors=[_tensor(i, row, buffers) for i, row in enumerate(fields["tensors"] or _NONE)],
-        nodes=[_node(i, row, codes, data) for i, row in enumerate(fields["operators"] or _NONE)],
-        inputs=list(fields["inputs"] or _NONE),
-        outputs=list(fields["outputs"] or _NONE),
+        nodes=[_node(i, row, codes, data, decoder) for i, row in enumerate(fields["operators"] or _NONE)],
+        inputs=_listed(fields["inputs"], decoder),
+        outputs=_listed(fields["outputs"], decoder),
         debug_metadata_index=fields["debug_metadata_index"],
     )
+
+
+def _listed(numbers: Sequence[int] | None, decoder: Decoder) -> list[int]:
+    """A vector as a list. Many tables may share one long vector, so that its length counts each time."""
+    if not numbers:
+        return []
+    if not isinstance(numbers, tuple):
+        decoder.spend(len(numbers))
+    return list(numbers)
 
 
 def _tensor(index: int, row: Sequence[Any], buffers: list[Buffer]) -> Tensor:
@@ -176,6 +191,9 @@ def _tensor(index: int, row: Sequence[Any], buffers: list[Buffer]) -> Tensor:
     shape, code, buffer, name, quantization, is_variable, sparsity, signature, has_rank, variants, outer, *_ = row
     if buffer >= len(buffers):
         raise Corrupt(f"tensor {index} has buffer {buffer} of {len(buffers)}")
+    for dims in (shape, signature):
+        if dims and len(dims) > MAX_RANK:
+            raise Corrupt(f"tensor {index} has {len(dims):,} dimensions")
     # By position: these are made by the thousand.
     return Tensor(
         index,
@@ -211,7 +229,7 @@ def _quantization(row: Sequence[Any]) -> Quantization | None:
     )
 
 
-def _node(index: int, row: Sequence[Any], codes: list[OpCode], data: memoryview) -> Node:
+def _node(index: int, row: Sequence[Any], codes: list[OpCode], data: memoryview, decoder: Decoder) -> Node:
     # The slots of `Operator`.
     number, inputs, outputs, kind, options, custom, _, mutating, inner, place, size, kind2, options2, debug, *_ = (
         row
@@ -235,15 +253,15 @@ def _node(index: int, row: Sequence[Any], codes: list[OpCode], data: memoryview)
         index,
         code.op,
         code.version,
-        list(inputs) if inputs else [],
-        list(outputs) if outputs else [],
+        _listed(inputs, decoder),
+        _listed(outputs, decoder),
         options or {},
         options_type,
         code.is_custom,
-        b"" if custom is None else bytes(custom),
+        custom or b"",
         large,
-        None if mutating is None else tuple(mutating),
-        None if inner is None else list(inner),
+        None if mutating is None else tuple(map(bool, _listed(mutating, decoder))),
+        None if inner is None else _listed(inner, decoder),
         debug,
     )
 

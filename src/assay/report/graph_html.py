@@ -217,12 +217,16 @@ def _details(graph: Subgraph, status: Mapping[int, str], reasons: Mapping[int, s
             "version": node.version,
             "status": status.get(node.index, ""),
             "reason": reasons.get(node.index, ""),
-            "options": {name: str(value) for name, value in node.options.items()},
+            "options": {name: _option(value) for name, value in node.options.items()},
             "inputs": [tensor(index) for index in node.inputs],
             "outputs": [tensor(index) for index in node.outputs],
         }
         for node in graph.nodes
     ]
+
+
+def _option(value: Any) -> str:
+    return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
 
 
 def _script_json(document: Any) -> str:
