@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay.catalog.cards import add_pitfall as add_pitfall
     from assay.catalog.cards import build_card as build_card
+    from assay.catalog.check import check_card as check_card
+    from assay.catalog.database import open_catalog as open_catalog
 
-_HOME_OF = {"add_pitfall": "cards", "build_card": "cards"}
+_HOME_OF = {"add_pitfall": "cards", "build_card": "cards", "check_card": "check", "open_catalog": "database"}
 
 
 def __getattr__(name: str) -> Any:

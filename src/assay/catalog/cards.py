@@ -15,6 +15,7 @@ from assay.records.benchmark import BenchmarkFile, BenchmarkRecord
 from assay.records.card import Artifact, Card, Conversion, ModelInfo, Pitfall, PitfallFile
 from assay.records.document import WRITTEN, DocumentError, check, read, read_bytes, schema_version
 from assay.records.files import write_atomic
+from assay.records.layout import BENCHMARKS, CARDS, DEVICE_RUNS, SWEEPS
 from assay.records.record import (
     BrowserEntry,
     DeviceEntry,
@@ -23,16 +24,7 @@ from assay.records.record import (
     PlainSweepFile,
 )
 from assay.records.runs import BrowserRun, DeviceRun
-from assay.records.store import (
-    BENCHMARKS,
-    CARDS,
-    DEVICE_RUNS,
-    SWEEPS,
-    locked,
-    read_browser_sweep,
-    read_device_runs,
-    safe_part,
-)
+from assay.records.store import locked, read_browser_sweep, read_device_runs, safe_part
 
 CARD_JSON = "card.json"
 CARD_MD = "CARD.md"

@@ -8,16 +8,20 @@ above it (a later minor's fields are ignored). Another major version is refused.
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import re
+import typing
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 import pydantic
 import pydantic_core
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from assay.errors import AssayError
 from assay.records import canonical
@@ -45,28 +49,39 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-Number = int | float
-"""A JSON number; an integer stays one."""
+def _real_day(value: str) -> str:
+    datetime.date.fromisoformat(value)
+    return value
+
+
+_Int = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+Number = _Int | float
+"""A JSON number; an integer stays one, and must fit into 64 bits."""
 
 Measured = Annotated[Number | None, BeforeValidator(_finite, json_schema_input_type=Number | None)]
 """A measured value or null, "not measured". A value that is not finite is held as null."""
 
 NonNegative = Annotated[
-    Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)] | None,
+    Annotated[int, Field(ge=0, lt=2**63)] | Annotated[float, Field(ge=0)] | None,
     BeforeValidator(_finite, json_schema_input_type=Number | None),
 ]
 """A measured value that cannot be below zero, or null."""
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 """How many there are of something."""
 
-Scalar = int | float | str | bool | None
+Scalar = _Int | float | str | bool | None
 """A value of a `metrics` map."""
 
 Metrics = dict[str, Annotated[Scalar, BeforeValidator(_finite, json_schema_input_type=Scalar)]]
 """Further figures, flat; names are snake_case with the unit at the end."""
 
-Date = Annotated[str, Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$", description="ISO 8601")]
+Date = Annotated[
+    str,
+    Field(pattern=r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$", description="ISO 8601"),
+    AfterValidator(_real_day),
+]
 """A day, `YYYY-MM-DD`."""
 
 Text = Annotated[str, Field(min_length=1)]
@@ -335,11 +350,12 @@ def _without(value: Any, locations: list[tuple[int | str, ...]]) -> Any:
 
 
 def _too_early(part: Part, version: tuple[int, int], path: str) -> Iterator[tuple[str, str]]:
+    if not _has_additions(type(part)):
+        return
     for name in part.model_fields_set:
-        field = type(part).model_fields[name]
-        extra = field.json_schema_extra
-        if isinstance(extra, dict) and schema_version(str(extra.get("x-since"))) > version:
-            yield f"{path}.{name}", str(extra["x-since"])
+        added = _added_in(type(part).model_fields[name])
+        if schema_version(added) > version:
+            yield f"{path}.{name}", str(added)
         yield from _inside(getattr(part, name), version, f"{path}.{name}")
 
 
@@ -349,3 +365,23 @@ def _inside(value: Any, version: tuple[int, int], path: str) -> Iterator[tuple[s
     elif isinstance(value, list) and value and isinstance(value[0], Part):
         for index, item in enumerate(cast(list[Part], value)):
             yield from _too_early(item, version, f"{path}[{index}]")
+
+
+def _added_in(field: FieldInfo) -> Any:
+    extra = field.json_schema_extra
+    return extra.get("x-since") if isinstance(extra, dict) else None
+
+
+@cache
+def _has_additions(form: type[Part]) -> bool:
+    """Whether a form or a part of it has a field that a later version added; most records have none."""
+    return any(
+        _added_in(field) is not None or any(_has_additions(part) for part in _parts(field.annotation))
+        for field in form.model_fields.values()
+    )
+
+
+def _parts(annotation: Any) -> list[type[Part]]:
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return [annotation]
+    return [part for inner in typing.get_args(annotation) for part in _parts(inner)]

@@ -241,13 +241,15 @@ def browser_rows(document: BrowserSweepFile | PlainSweepFile, record: str) -> It
 def card_rows(card: Card) -> Iterator[RunRow]:
     """The runs of a card; `record` is the file that the card names as their source."""
     model_id = card.model.id
-    for position, cell in enumerate(card.device.records if card.device else ()):
+    cells = card.device.records if card.device else []
+    for position, cell in enumerate(cells):
         row = device_row(cell.run, model_id, cell.device, cell.source, position)
         row.origin = "card"
         yield row
-    for position, run in enumerate(card.browser.backends if card.browser else ()):
-        source = run.source or (card.browser.sweep_source if card.browser else "")
-        row = browser_row(run, model_id, source, position)
+    if card.browser is None:
+        return
+    for position, run in enumerate(card.browser.backends, len(cells)):
+        row = browser_row(run, model_id, run.source or card.browser.sweep_source, position)
         row.origin = "card"
         yield row
 

@@ -24,6 +24,7 @@ from assay.records.document import (
     read_bytes,
 )
 from assay.records.files import write_atomic
+from assay.records.layout import DEVICE_RUNS, SWEEPS, private_folder
 from assay.records.record import (
     BrowserEntry,
     BrowserSweepFile,
@@ -32,18 +33,6 @@ from assay.records.record import (
     PlainDeviceRunFile,
     PlainSweepFile,
 )
-
-DEVICE_RUNS = Path("data/device_runs")
-"""Folder of device-run records, below the output folder."""
-
-SWEEPS = Path("data/sweep")
-"""Folder of browser-sweep records, below the output folder."""
-
-BENCHMARKS = Path("data/benchmarks")
-"""Folder of benchmark records, below the output folder."""
-
-CARDS = Path("cards")
-"""Folder of cards, below the output folder."""
 
 LOCK_WAIT_S = 60.0
 """Longest wait for another writer of the same record, in seconds."""
@@ -178,20 +167,6 @@ def locked(root: Path, wait_s: float = LOCK_WAIT_S) -> Generator[None]:
         yield
     finally:
         lock.release()
-
-
-def private_folder(root: Path) -> Path:
-    """The folder below `root` for locks and caches; it may be deleted at any time, and git ignores it.
-
-    Raises:
-        OSError: It cannot be made.
-    """
-    folder = root / ".assay"
-    if not folder.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
-            file.write("*\n")
-    return folder
 
 
 def _is_plain(value: Any) -> bool:
