@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from assay import records
 from assay.artifact import Artifact, slug
+from assay.judging import Judged
 from assay.lanes import host
 from assay.lanes.base import LaneFacts
 from assay.lanes.native import runtime_version
-from assay.numerics.compare import Comparison
 from assay.protocol import machine
 from assay.protocol.acceptance import Acceptance
 from assay.protocol.statistics import Summary
@@ -41,19 +41,6 @@ class Measured:
     summary: Summary | None = None
     unstable: Sequence[str] = ()
     attempts: int = 1
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Outputs beside a reference's.
-
-    Attributes:
-        reference: The reference lane.
-        outputs: One comparison for each output.
-    """
-
-    reference: str
-    outputs: Sequence[Comparison]
 
 
 @dataclass(frozen=True)
@@ -92,6 +79,7 @@ def device_entry(context: Context, measured: Measured, judged: Judged | None) ->
     """The entry of a device-run record for one measurement."""
     observation = measured.outcome.observation if measured.outcome else None
     facts, summary, acceptance = measured.facts, measured.summary, measured.acceptance
+    verdict = judged.verdict if judged else None
     evidence = list(dict.fromkeys([*facts.evidence, *acceptance.evidence]))
     delegated, total = facts.delegated_ops, facts.total_ops
     if facts.full_delegation and total is None:
@@ -120,10 +108,10 @@ def device_entry(context: Context, measured: Measured, judged: Judged | None) ->
         full_delegation=facts.full_delegation if acceptance.failure is None else None,
         latency_p50_ms=_rounded(summary.p50_ms) if summary else None,
         loads=bool(acceptance.loads),
-        max_abs_diff=_worst((c.max_abs_diff for c in judged.outputs), max) if judged else None,
-        max_rel_diff=_worst((c.max_rel_diff for c in judged.outputs), max) if judged else None,
+        max_abs_diff=verdict.max_abs_diff if verdict else None,
+        max_rel_diff=verdict.max_rel_diff if verdict else None,
         metrics=metrics(context, measured, judged),
-        output_match=None,
+        output_match=judged.output_match if judged else None,
         peak_mem_mb=_over_baseline(measured),
         prefill_tokens_per_s=None,
         provenance=context.provenance,
@@ -146,7 +134,7 @@ def device_entry(context: Context, measured: Measured, judged: Judged | None) ->
         host={**machine.describe(), "adapter": facts.adapter, "adapter_kind": facts.adapter_kind},
         samples_ms=[round(sample, 4) for sample in observation.samples_ms] if observation and summary else [],
         refused_ops=[records.RefusedOp(**dataclasses.asdict(refusal)) for refusal in facts.refusals],
-        verdict=None,
+        verdict=judged.to_dict() if judged else None,
         inputs=dict(context.inputs),
     )
 
@@ -182,16 +170,8 @@ def metrics(context: Context, measured: Measured, judged: Judged | None) -> dict
             "others_cores": _rounded(observation.state.get("others_cores")),
         }
     if judged is not None:
-        figures |= {
-            "compared_with": judged.reference,
-            "correlation": _worst((c.correlation for c in judged.outputs), min),
-        }
+        figures |= judged.metrics()
     return figures
-
-
-def _worst(values: Iterable[float | None], pick: Callable[[Iterable[float]], float]) -> float | None:
-    known = [value for value in values if value is not None]
-    return pick(known) if known else None
 
 
 def _over_baseline(measured: Measured) -> float | None:

@@ -18,13 +18,16 @@ from typing import Any, Protocol
 from assay import catalog, graph, records
 from assay.artifact import Artifact, identify, model_ids
 from assay.catalog.meta import read_meta
-from assay.entry import Context, Judged, Measured, device_entry, device_name
+from assay.entry import Context, Measured, device_entry, device_name
 from assay.errors import AssayError
+from assay.judging import Judge, Judged, seeded_sets
 from assay.lanes import host, registry
 from assay.lanes.base import Job, Json, LaneFacts, TensorSpec
 from assay.lanes.native import Array, load_arrays, save_arrays
-from assay.numerics.compare import compare
-from assay.numerics.inputs import make_inputs, resolve_shapes
+from assay.numerics.consistency import plan_sequence
+from assay.numerics.inputs import KINDS, resolve_shapes
+from assay.numerics.source import source_outputs
+from assay.numerics.user_inputs import InputSet, load_inputs
 from assay.protocol import machine
 from assay.protocol.acceptance import Acceptance, Ending, accept
 from assay.protocol.statistics import summarize
@@ -35,6 +38,10 @@ REFERENCES = ("cpu_reference", "cpu_xnnpack")
 
 DEFAULT_THREADS = 4
 """CPU threads at most, unless asked for more: phones have no more fast cores."""
+
+FAIL_ON = ("wrong", "noise", "fallback", "unstable")
+"""What a run can be failed for. `noise`: precision noise, or wrong. `fallback`: an accelerator did not take every
+node. `unstable`: repeated inferences disagree, or the timings cannot be trusted."""
 
 UNFEEDABLE = ("string", "resource", "variant")
 """Element types that no lane can be given or asked for."""
@@ -56,7 +63,11 @@ class Settings:
         shapes: Input name -> shape, for dynamic inputs.
         signatures: Signature keys to run; empty for all.
         seed: Of the inputs.
-        kind: Of the inputs, see `assay.numerics.inputs.KINDS`.
+        kinds: Kinds of seeded inputs, see `assay.numerics.inputs.KINDS`; the first set is the one timed.
+        inputs: The user's own inputs, run before the seeded ones: a `.npz`, `.npy` or image file, or a folder.
+        image_range: What black and white of an image become in a float input.
+        source: What the model was converted from, see `assay.numerics.source.source_outputs`; None for none.
+        fail_on: What, besides a failed run, makes `Report.exit_code` 1: words of `FAIL_ON`.
         time_limit_s: For one lane on one model, in seconds.
         memory_limit: For one lane's process, in MiB; None for three quarters of the machine's memory.
         quiet_gate: Wait for a quiet machine before timing, and measure again when it was disturbed.
@@ -78,7 +89,11 @@ class Settings:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     signatures: tuple[str, ...] = ()
     seed: int = 0
-    kind: str = "uniform"
+    kinds: tuple[str, ...] = KINDS
+    inputs: Path | None = None
+    image_range: tuple[float, float] = (0.0, 1.0)
+    source: str | None = None
+    fail_on: tuple[str, ...] = ("wrong",)
     time_limit_s: float = 300.0
     memory_limit: int | None = None
     quiet_gate: bool = False
@@ -119,6 +134,7 @@ class Report:
         skipped: Lanes that cannot run here: name -> (reason, fix).
         errors: Files that could not be measured, one sentence each.
         cards: Cards that were written.
+        fail_on: See `Settings.fail_on`.
     """
 
     results: list[RunResult] = field(default_factory=list[RunResult])
@@ -126,13 +142,30 @@ class Report:
     errors: list[str] = field(default_factory=list[str])
     cards: list[Path] = field(default_factory=list[Path])
 
+    fail_on: tuple[str, ...] = ("wrong",)
+
     @property
     def exit_code(self) -> int:
-        """0 all fine, 1 a run failed or gave wrong numbers, 2 a file could not be measured at all."""
+        """0 all fine, 1 a run failed or showed what `fail_on` names, 2 a file could not be measured at all."""
         if self.errors:
             return 2
-        runs = [result.entry.run for result in self.results]
-        return int(any(run.failure_class is not None or run.output_match is False for run in runs))
+        return int(any(_fails(result, self.fail_on) for result in self.results))
+
+
+def _fails(result: RunResult, fail_on: Sequence[str]) -> bool:
+    run = result.entry.run
+    metrics = run.metrics or {}
+    found = {
+        "wrong": run.output_match is False,
+        "noise": run.output_match is False or metrics.get("verdict") == "precision_noise",
+        "fallback": run.full_delegation is False and result.lane not in _CPU_LANES,
+        "unstable": bool(metrics.get("unstable")) or metrics.get("consistency") not in _STEADY,
+    }
+    return run.failure_class is not None or any(found[word] for word in fail_on)
+
+
+_CPU_LANES = (*REFERENCES, "wasm_xnnpack")
+_STEADY = (None, "consistent", "not_measured")
 
 
 @dataclass(frozen=True)
@@ -211,7 +244,7 @@ def run_models(
     lanes, skipped = plan_lanes(settings)
     if settings.model_id is not None and len(paths) > 1:
         raise AssayError("--model-id names one model", fix="give one model, or leave the name out")
-    report = Report(skipped=skipped)
+    report = Report(skipped=skipped, fail_on=settings.fail_on)
     plan = _Plan(settings, lanes, runner, notify, _provenance(settings.meta))
     ids = [settings.model_id] if settings.model_id else model_ids(paths)
     for path, model_id in zip(paths, ids, strict=True):
@@ -255,33 +288,76 @@ def _run_subject(subject: _Subject, plan: _Plan) -> Iterator[RunResult]:
     label = subject.model_id + (f":{subject.signature.key}" if subject.signature.key else "")
     with tempfile.TemporaryDirectory(prefix="assay-") as temporary:
         scratch = Path(temporary)
-        if (unfeedable := _unfeedable(subject)) is None:
-            inputs = make_inputs(subject.model, subject.signature, subject.shapes, settings.kind, settings.seed)
-            save_arrays(scratch / "inputs.npz", inputs)
-        reference = None if unfeedable else _unmeasured_reference(subject, plan, scratch)
+        unfeedable = _unfeedable(subject)
+        feed = None if unfeedable else _feed(subject, plan, scratch)
+        if feed is not None:
+            _set_unmeasured_reference(subject, feed, plan, scratch)
         for lane in plan.lanes:
             plan.notify(f"{label}: {lane}")
             started = datetime.datetime.now(datetime.UTC)
-            measured = _unfed(unfeedable) if unfeedable else _measure(subject, lane, scratch, plan)
-            outputs = _outputs(measured)
+            if feed is None:
+                measured, judged, inputs = _unfed(unfeedable or ""), None, {}
+            else:
+                measured = _measure(subject, feed, lane, scratch, plan)
+                plan.notify(f"{label}: {lane}: verdict")
+                judged, inputs = _judge(feed, lane, measured), feed.description
             context = Context(
                 artifact=subject.artifact,
                 signature=subject.signature.key,
                 nodes=len(subject.model.subgraphs[subject.signature.subgraph].nodes),
-                lane=registry.find(lane).name,
+                lane=lane,
                 started=started,
                 command=settings.command,
                 device=device_name(settings.device),
-                inputs={"kind": settings.kind, "seed": settings.seed, "shapes": _listed(subject.shapes)},
+                inputs=inputs,
                 provenance=plan.provenance,
             )
-            entry = device_entry(context, measured, _judge(subject, lane, outputs, reference))
+            entry = device_entry(context, measured, judged)
             record = records.append_device_run(settings.out, subject.model_id, context.device, entry)
-            yield RunResult(
-                subject.artifact.path, subject.model_id, context.signature, context.lane, entry, record
-            )
-            if reference is None and lane in REFERENCES and outputs is not None:
-                reference = lane, outputs
+            yield RunResult(subject.artifact.path, subject.model_id, context.signature, lane, entry, record)
+
+
+@dataclass(frozen=True)
+class _Feed:
+    """The sets of inputs of one subject, and who judges what comes of them."""
+
+    files: list[Path]
+    sequence: list[int]
+    judge: Judge
+    description: dict[str, Json]
+
+
+def _feed(subject: _Subject, plan: _Plan, scratch: Path) -> _Feed:
+    settings, signature = plan.settings, subject.signature
+    own: list[InputSet] = []
+    if settings.inputs is not None:
+        own = load_inputs(settings.inputs, signature, subject.shapes, image_range=settings.image_range)
+    # Outputs saved from a source belong to the user's inputs; nobody has them for ours.
+    saved = settings.source is not None and settings.source.endswith(".npz")
+    kinds = () if saved and own else settings.kinds
+    sets = own + seeded_sets(subject.model, signature, subject.shapes, settings.seed, kinds)
+    files: list[Path] = []
+    for position, one in enumerate(sets):
+        files.append(scratch / f"inputs-{position}.npz")
+        save_arrays(files[-1], one.arrays)
+    judge = Judge(
+        subject.model,
+        signature,
+        sets,
+        lambda lane, model, inputs: _numbers(subject, plan, scratch, lane, model, inputs),
+        scratch,
+        seed=settings.seed,
+        resized=bool(_resized(subject)),
+        source=source_outputs(settings.source, signature, sets) if settings.source else None,
+    )
+    description = {
+        "kind": sets[0].name,
+        "seed": settings.seed,
+        "sets": [one.name for one in sets],
+        "shapes": _listed(subject.shapes),
+        "source": settings.source,
+    }
+    return _Feed(files, plan_sequence(len(sets)), judge, description)
 
 
 def _unfeedable(subject: _Subject) -> str | None:
@@ -292,7 +368,11 @@ def _unfeedable(subject: _Subject) -> str | None:
     return None
 
 
-def _job(subject: _Subject, folder: Path, inputs: Path, settings: Settings) -> Job:
+def _resized(subject: _Subject) -> list[str]:
+    return [e.name for e in subject.signature.inputs if e.tensor.shape != subject.shapes[e.name]]
+
+
+def _job(subject: _Subject, files: Sequence[Path], sequence: list[int], folder: Path, settings: Settings) -> Job:
     signature, shapes = subject.signature, subject.shapes
     return Job(
         model=str(subject.artifact.path.resolve()),
@@ -300,9 +380,9 @@ def _job(subject: _Subject, folder: Path, inputs: Path, settings: Settings) -> J
         signature=signature.key,
         inputs=[TensorSpec(entry.name, entry.tensor.dtype, shapes[entry.name]) for entry in signature.inputs],
         outputs=[TensorSpec(entry.name, entry.tensor.dtype, entry.tensor.shape) for entry in signature.outputs],
-        resized=[entry.name for entry in signature.inputs if entry.tensor.shape != shapes[entry.name]],
-        input_sets=[str(inputs)],
-        sequence=[0],
+        resized=_resized(subject),
+        input_sets=[str(file) for file in files],
+        sequence=sequence,
         warmup=settings.warmup,
         runs=settings.runs,
         budget_s=settings.budget_s,
@@ -311,20 +391,45 @@ def _job(subject: _Subject, folder: Path, inputs: Path, settings: Settings) -> J
     )
 
 
-def _unmeasured_reference(subject: _Subject, plan: _Plan, scratch: Path) -> tuple[str, list[Array]] | None:
-    """Outputs of a better reference than the lanes asked for hold, run for its numbers only."""
+def _set_unmeasured_reference(subject: _Subject, feed: _Feed, plan: _Plan, scratch: Path) -> None:
+    """Run a better reference than the lanes asked for hold, for its numbers only."""
     for name in REFERENCES:
         if name in plan.lanes:
-            return None
-        job = _job(subject, scratch / f"numbers-{name}", scratch / "inputs.npz", plan.settings)
+            return
+        job = _job(subject, feed.files, feed.sequence, scratch / f"numbers-{name}", plan.settings)
         measured = _run(name, dataclasses.replace(job, runs=0), plan)
         outputs = _outputs(measured)
-        if outputs is not None:
-            return name, outputs
-    return None
+        if outputs:
+            feed.judge.set_reference(name, feed.sequence, outputs, _inference_ms(measured))
+            return
 
 
-def _measure(subject: _Subject, lane: str, scratch: Path, plan: _Plan) -> Measured:
+def _numbers(
+    subject: _Subject, plan: _Plan, scratch: Path, lane: str, model: Path, inputs: list[list[Array]]
+) -> list[list[Array]]:
+    """Outputs of another model file with the same inputs and outputs, for a list of input sets.
+
+    Raises:
+        AssayError: The lane did not give them.
+    """
+    with tempfile.TemporaryDirectory(prefix="numbers-", dir=scratch) as temporary:
+        files: dict[int, Path] = {}
+        for arrays in inputs:
+            # The same set comes again and again: one file of each.
+            if id(arrays) not in files:
+                files[id(arrays)] = Path(temporary) / f"inputs-{len(files)}.npz"
+                save_arrays(files[id(arrays)], arrays)
+        order = list(files)
+        sequence = [order.index(id(arrays)) for arrays in inputs]
+        job = _job(subject, list(files.values()), sequence, Path(temporary) / "job", plan.settings)
+        measured = _run(lane, dataclasses.replace(job, model=str(model.resolve()), runs=0, options={}), plan)
+        outputs = _outputs(measured) or []
+        if len(outputs) != len(inputs):
+            raise AssayError(measured.acceptance.error or f"{lane} gave {len(outputs)} of {len(inputs)} outputs")
+        return outputs
+
+
+def _measure(subject: _Subject, feed: _Feed, lane: str, scratch: Path, plan: _Plan) -> Measured:
     """Measure once, or with the quiet gate until a measurement was not disturbed."""
     settings = plan.settings
     attempts = 0
@@ -332,7 +437,8 @@ def _measure(subject: _Subject, lane: str, scratch: Path, plan: _Plan) -> Measur
         attempts += 1
         if settings.quiet_gate:
             machine.wait_for_quiet(settings.quiet_timeout_s)
-        job = _job(subject, scratch / f"{lane.replace(':', '.')}-{attempts}", scratch / "inputs.npz", settings)
+        folder = scratch / f"{lane.replace(':', '.')}-{attempts}"
+        job = _job(subject, feed.files, feed.sequence, folder, settings)
         measured = dataclasses.replace(_run(lane, job, plan), attempts=attempts)
         again = settings.quiet_gate and measured.unstable and attempts < settings.quiet_attempts
         if not again:
@@ -363,20 +469,28 @@ def _run(lane: str, job: Job, plan: _Plan) -> Measured:
     return Measured(outcome, facts, acceptance, summary, unstable, attempts=1)
 
 
-def _outputs(measured: Measured) -> list[Array] | None:
+def _outputs(measured: Measured) -> list[list[Array]] | None:
+    """The outputs of each inference of the sequence, or None if the run does not count."""
     if measured.outcome is None or measured.acceptance.failure is not None:
         return None
-    return load_arrays(measured.outcome.output_files()[0])
+    return [load_arrays(path) for path in measured.outcome.output_files()]
 
 
-def _judge(
-    subject: _Subject, lane: str, outputs: list[Array] | None, reference: tuple[str, list[Array]] | None
-) -> Judged | None:
-    """Figures against the reference lane's outputs, or None where there is nothing to compare."""
-    if outputs is None or reference is None or reference[0] == lane:
+def _inference_ms(measured: Measured) -> float | None:
+    if measured.summary is not None:
+        return measured.summary.p50_ms
+    observation = measured.outcome.observation if measured.outcome else None
+    return observation.first_run_ms if observation else None
+
+
+def _judge(feed: _Feed, lane: str, measured: Measured) -> Judged | None:
+    """What is to be said of the outputs, or None where there are none."""
+    outputs = _outputs(measured)
+    if not outputs:
         return None
-    names = [entry.name for entry in subject.signature.outputs]
-    return Judged(reference[0], compare(reference[1], outputs, names))
+    if feed.judge.reference is None and lane in REFERENCES:
+        feed.judge.set_reference(lane, feed.sequence, outputs, _inference_ms(measured))
+    return feed.judge.judge(lane, registry.find(lane).precision, feed.sequence, outputs)
 
 
 def _unfed(reason: str) -> Measured:

@@ -24,6 +24,27 @@ def _shapes(values: list[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def _image_range(value: str) -> tuple[float, float]:
+    from assay.errors import AssayError
+
+    try:
+        low, high = (float(part) for part in value.split(","))
+    except ValueError:
+        raise AssayError(f"--image-range {value!r} is not understood", fix="write --image-range -1,1") from None
+    return low, high
+
+
+def _fail_on(values: list[str]) -> tuple[str, ...]:
+    from assay.errors import AssayError
+    from assay.run import FAIL_ON
+
+    words = tuple(word.strip() for value in values for word in value.split(","))
+    for word in words:
+        if word not in FAIL_ON:
+            raise AssayError(f"--fail-on does not know {word!r}", fix=f"choose from {', '.join(FAIL_ON)}")
+    return words
+
+
 @app.command(epilog="Example: assay run model.tflite --lane cpu_xnnpack --lane gpu_mldrift --threads 2")
 def run(
     models: Annotated[list[Path], typer.Argument(help="The .tflite files.", show_default=False)],
@@ -47,6 +68,26 @@ def run(
     ] = None,
     signature: Annotated[list[str] | None, typer.Option(help="Signature to run. Default: all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 0,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(help="Your own inputs, beside the seeded ones: .npz, .npy, an image, or a folder of these."),
+    ] = None,
+    image_range: Annotated[
+        str, typer.Option(help="What black and white become in a float input: 0,1 or -1,1 or 0,255.")
+    ] = "0,1",
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="What the file was converted from, to tell a bad conversion from a bad lane: outputs.npz, "
+            "model.onnx, or module.py:function that returns the PyTorch module (its code is run)."
+        ),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Exit 1 on: wrong, noise, fallback, unstable; again or with commas for more. Default: wrong."
+        ),
+    ] = None,
     gpu_fp32: Annotated[bool, typer.Option("--gpu-fp32", help="Ask the GPU for fp32 arithmetic.")] = False,
     time_limit: Annotated[float, typer.Option(min=1.0, help="Seconds for one lane on one model.")] = 300.0,
     memory_limit: Annotated[
@@ -62,11 +103,13 @@ def run(
 ) -> None:
     """Measure models on this machine's lanes; write records and a card.
 
-    Each lane runs in a process of its own, with the same seeded inputs; its outputs are compared with those of
-    the plain CPU kernels. A crash, a hang or a refusal is a failed run with its failure class, and the rest
-    goes on. Records: OUT/data/device_runs/<runtime version>/<date>/. Cards: OUT/cards/<model id>/.
+    Each lane runs in a process of its own, with the same inputs: seeded ones of several kinds, and yours. Its
+    outputs are compared with those of the plain CPU kernels, and the verdict is match, precision noise or wrong,
+    by the error that the model itself leads one to expect (docs/verdict.md). A crash, a hang or a refusal is a
+    failed run with its failure class, and the rest goes on. Records: OUT/data/device_runs/<runtime
+    version>/<date>/. Cards: OUT/cards/<model id>/.
 
-    Exit code: 0 all fine, 1 a run failed or gave wrong numbers, 2 a file or an option cannot be used.
+    Exit code: 0 all fine, 1 a run failed or showed what --fail-on names, 2 a file or an option cannot be used.
     """
     from assay.cli._output import err, print_json, progress
     from assay.cli._output import out as stdout
@@ -85,6 +128,10 @@ def run(
         shapes=_shapes(shape or []),
         signatures=tuple(signature or ()),
         seed=seed,
+        inputs=inputs,
+        image_range=_image_range(image_range),
+        source=source,
+        fail_on=_fail_on(fail_on or ["wrong"]),
         time_limit_s=time_limit,
         memory_limit=memory_limit,
         quiet_gate=quiet_gate,

@@ -54,6 +54,7 @@ class OutputJudgement:
         precision: The precision whose envelope decided.
         excess: The error in units of the expected one; None if it could not be measured.
         comparison: All figures.
+        stress: True for a set beyond what the model is made for.
     """
 
     name: str
@@ -63,6 +64,7 @@ class OutputJudgement:
     precision: str
     excess: Excess | None
     comparison: Comparison
+    stress: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The short figures, as JSON-ready values."""
@@ -91,7 +93,8 @@ class Verdict:
         sentence: The verdict in one plain sentence.
         times_expected: Root mean square error in units of the expected one, of the output that decided.
         precision: The precision of that expectation.
-        max_abs_diff: Largest absolute difference over all outputs and sets.
+        max_abs_diff: Largest absolute difference over all outputs and sets; sets beyond what the model is made
+            for do not count here and below.
         max_rel_diff: Largest of the outputs' max |o - r| / max |r|.
         min_correlation: Lowest Pearson correlation of any output.
         outputs: Every output on every set.
@@ -199,7 +202,8 @@ def judge_uncalibrated(
 
 
 def _with_figures(verdict: Verdict) -> Verdict:
-    figures = [judgement.comparison for judgement in verdict.outputs]
+    usual = [judgement for judgement in verdict.outputs if not judgement.stress] or verdict.outputs
+    figures = [judgement.comparison for judgement in usual]
     return replace(
         verdict,
         max_abs_diff=_largest([c.max_abs_diff for c in figures]),
@@ -255,7 +259,7 @@ def judge(
                 judgement = replace(
                     judgement, label=NOT_MEASURED, reason=f"beyond the range of {judgement.precision}"
                 )
-            judgements.append(judgement)
+            judgements.append(replace(judgement, stress=set_names[s] in stress))
     blind = _blind_outputs(reference, names, levels, set_names, stress)
     return _summed_up(judgements, blind, levels[-1].precision)
 

@@ -20,7 +20,15 @@ def status(result: RunResult) -> str:
         return f"[red]{run.failure_class}[/red]"
     if run.output_match is False:
         return "[bold red]wrong numbers[/bold red]"
-    return "[green]runs[/green]"
+    if run.metrics.get("consistency") in ("stale", "first_run_only", "order_dependent", "unstable"):
+        return f"[yellow]{str(run.metrics['consistency']).replace('_', ' ')} outputs[/yellow]"
+    match run.metrics.get("verdict"):
+        case "match":
+            return "[green]match[/green]"
+        case "precision_noise":
+            return "[green]precision noise[/green]"
+        case _:
+            return "[green]runs[/green]"
 
 
 def line(result: RunResult) -> str:
