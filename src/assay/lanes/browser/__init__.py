@@ -1,0 +1,187 @@
+"""The browser lanes: LiteRT.js in a real Chromium, driven from outside, each model on a page of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import AssayError
+from assay.evidence import litert_log, litertjs_log
+from assay.lanes.base import Availability, Job, LaneFacts, Observation, Refusal
+from assay.lanes.browser import chromium, litertjs
+from assay.lanes.browser.environment import adapter_name, is_software
+from assay.records.failure import FailureClass
+
+if TYPE_CHECKING:
+    from assay.lanes.browser.session import Measurer
+
+
+class _BrowserLane:
+    """What the browser lanes share.
+
+    Args:
+        measurer: Measures the jobs; by default each in a browser of its own.
+    """
+
+    name: str
+    summary: str
+    accelerator: str
+    runs_in = "browser"
+    precision = "fp32"
+
+    def __init__(self, measurer: Measurer | None = None) -> None:
+        self._measurer = measurer
+
+    def available(self) -> Availability:
+        """Whether the lane can run here; looks for Playwright, a browser and the runtime, and starts nothing."""
+        if not chromium.has_playwright():
+            return Availability(False, reason="Playwright is not installed", fix=chromium.INSTALL_PLAYWRIGHT)
+        try:
+            browser = chromium.find()
+        except AssayError as error:
+            return Availability(False, reason=error.message, fix=error.fix)
+        runtime = litertjs.find()
+        if runtime is None:
+            return Availability(
+                False,
+                reason=f"LiteRT.js {litertjs.DEFAULT_VERSION} is not in the cache",
+                fix="assay browser install",
+            )
+        on = f"{chromium.version(browser) or browser}, LiteRT.js {runtime.version}"
+        details: dict[str, Any] = {"runtime_version": runtime.version, "browser": str(browser)}
+        if self.accelerator == "webgpu":
+            details["adapter_kind"] = {"swiftshader": "software"}.get(chromium.resolve_adapter("auto"), "hardware")
+            on += f", {details['adapter_kind']} WebGPU adapter"
+        return Availability(True, on=on, details=details)
+
+    def child_env(self, options: dict[str, Any]) -> dict[str, str]:
+        """Nothing: the browser's arguments say it all."""
+        return {}
+
+    def measure(self, job: Job, observation: Observation) -> None:
+        """Measure a job in a browser; see `Lane.measure`."""
+        if self._measurer is None:
+            from assay.lanes.browser.session import Measurer
+
+            self._measurer = Measurer()
+        self._measurer.measure(job, observation, self.accelerator)
+
+    def read(self, log: str, observation: Observation | None) -> LaneFacts:
+        """Facts from the console and from what the page saw; an accelerator must show that it served the run."""
+        facts = observation.facts if observation else {}
+        webgpu: dict[str, Any] = (facts.get("browser") or {}).get("webgpu") or {}
+        accelerated = self.accelerator != "wasm"
+        served, evidence, failure = self._served(log, observation) if accelerated else (None, [], None)
+        report = litert_log.delegation(litertjs_log.plain(log)) if accelerated else None
+        full = None
+        if report is not None:
+            full = report.remaining == 0
+            evidence += report.lines
+        elif accelerated and served:
+            # Only together: the flag alone is also true for a graph that the CPU took whole.
+            full = facts.get("is_fully_accelerated")
+        if line := litertjs_log.silent_failure(litertjs_log.plain(log).splitlines()):
+            failure = FailureClass.SILENT_RUN_FAILURE
+            evidence.append(line)
+        if accelerated and "is_fully_accelerated" in facts:
+            evidence.append(f"page: isFullyAccelerated={str(facts['is_fully_accelerated']).lower()}")
+        software = is_software(webgpu) if self.accelerator == "webgpu" else None
+        return LaneFacts(
+            served=served,
+            full_delegation=full,
+            delegated_ops=report.delegated if report else None,
+            total_ops=report.delegated + report.remaining if report else None,
+            refusals=_refusals(report),
+            evidence=tuple(evidence),
+            failure=failure,
+            adapter=adapter_name(webgpu) if self.accelerator == "webgpu" else None,
+            adapter_kind={True: "software", False: "hardware", None: None}[software],
+            metrics=_metrics(facts),
+        )
+
+    def _served(
+        self, log: str, observation: Observation | None
+    ) -> tuple[bool | None, list[str], FailureClass | None]:
+        """Whether the accelerator ran the model at least in part, what shows it, and the failure if it did not."""
+        facts = observation.facts if observation else {}
+        if observation is None or observation.load_ms is None:
+            return None, [], None
+        text = litertjs_log.plain(log)
+        if line := litertjs_log.fell_back(log):
+            return False, [line], FailureClass.SILENT_CPU_FALLBACK
+        if facts.get("accelerator") not in (None, self.accelerator):
+            line = f"page: compiled for {facts['accelerator']}, asked for {self.accelerator}"
+            return False, [line], FailureClass.SILENT_CPU_FALLBACK
+        evidence = [line for line in (self._started(text), litertjs_log.partial_notice(log)) if line]
+        if outputs := facts.get("outputs_served_by"):
+            evidence.append(f"page: outputs came from {', '.join(sorted(set(outputs)))} memory")
+        if not self._started(text):
+            return False, evidence, FailureClass.SILENT_CPU_FALLBACK
+        return True, evidence, None
+
+    def _started(self, text: str) -> str | None:
+        """The line with which the accelerator's engine says that it takes a graph."""
+        return litert_log.gpu_started(text)
+
+
+class WasmLane(_BrowserLane):
+    """WebAssembly on the CPU, through XNNPACK."""
+
+    name = "wasm_xnnpack"
+    summary = "browser CPU: LiteRT.js, WebAssembly, XNNPACK"
+    accelerator = "wasm"
+
+
+class WebGpuLane(_BrowserLane):
+    """WebGPU, through the ML Drift engine."""
+
+    name = "webgpu_mldrift"
+    summary = "browser GPU: LiteRT.js, WebGPU, ML Drift"
+    accelerator = "webgpu"
+    precision = "fp16"
+
+
+class WebNnLane(_BrowserLane):
+    """WebNN, which LiteRT.js and Chromium call experimental."""
+
+    name = "webnn"
+    summary = "browser WebNN (experimental): LiteRT.js, whatever serves navigator.ml"
+    accelerator = "webnn"
+    precision = "fp16"
+
+    experimental = True
+
+
+def _refusals(report: litert_log.Delegation | None) -> tuple[Refusal, ...]:
+    counts = Counter(report.refusals if report else ())
+    return tuple(Refusal(op, reason, count) for (op, reason), count in counts.items())
+
+
+def _metrics(facts: dict[str, Any]) -> dict[str, float | int | str | bool | None]:
+    """Scalars of a run for its record; what was not reached is left out."""
+    runtime: dict[str, Any] = facts.get("runtime") or {}
+    memory: dict[str, Any] = facts.get("memory") or {}
+    webgpu: dict[str, Any] = (facts.get("browser") or {}).get("webgpu") or {}
+    page: dict[str, Any] = facts.get("browser") or {}
+    figures: dict[str, Any] = {
+        "runtime_load_ms": runtime.get("ms"),
+        "wasm_threads": runtime.get("thread_count"),
+        "model_fetch_ms": facts.get("model_fetch_ms"),
+        "js_heap_mb": memory.get("js_heap_mb"),
+        "wasm_memory_mb": memory.get("wasm_memory_mb"),
+        "hardware_concurrency": page.get("hardware_concurrency"),
+        "device_memory_gb": page.get("device_memory_gb"),
+        "js_heap_limit_mb": page.get("js_heap_limit_mb"),
+        "webgpu_is_fallback_adapter": webgpu.get("is_fallback"),
+        "webgpu_max_texture_2d": (webgpu.get("limits") or {}).get("maxTextureDimension2D"),
+        "webgpu_max_storage_buffer_mb": _mib((webgpu.get("limits") or {}).get("maxStorageBufferBindingSize")),
+    }
+    return {
+        name: round(value, 3) if isinstance(value, float) else value
+        for name, value in figures.items()
+        if value is not None
+    }
+
+
+def _mib(size: float | None) -> float | None:
+    return None if size is None else size / 2**20

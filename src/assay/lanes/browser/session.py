@@ -1,0 +1,187 @@
+"""One browser, many jobs: each gets a page of its own, and after a failure the browser is not used again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from assay.errors import AssayError
+from assay.lanes.base import Job, Observation, save_observation
+from assay.lanes.browser import chromium, litertjs
+from assay.lanes.browser.chromium import BrowserOptions
+from assay.lanes.browser.measurement import BrowserFailure, Measurement, first_line
+from assay.lanes.browser.server import Server
+from assay.records.failure import FailureClass
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, BrowserContext, Page, Playwright
+
+_OPEN_TIMEOUT_S = 60.0
+_CLOSE_TIMEOUT_S = 5.0
+
+
+class Session:
+    """A running browser with the server of its pages. For one thread.
+
+    Args:
+        options: Which browser, which adapter, which LiteRT.js.
+        scratch: Folder for the browser's profile and sockets; a folder of its own is made in it.
+
+    Attributes:
+        options: As given.
+        runtime: The LiteRT.js that its pages load.
+        server: The server of its pages.
+        version: The browser's version, as it says.
+
+    Raises:
+        AssayError: Playwright, the browser or the runtime is missing, or the browser cannot be reached.
+    """
+
+    def __init__(self, options: BrowserOptions, scratch: Path) -> None:
+        if not chromium.has_playwright():
+            raise AssayError("the browser lanes need Playwright", fix=chromium.INSTALL_PLAYWRIGHT)
+        self.options = options
+        self.runtime = litertjs.require(options.litertjs)
+        self.version = ""
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._scratch = Path(tempfile.mkdtemp(prefix="browser-", dir=scratch))
+        self.server = Server(self.runtime, options.port)
+        self._loop = asyncio.new_event_loop()
+        try:
+            self._loop.run_until_complete(self._open())
+        except BaseException:
+            self.close()
+            raise
+
+    def measure(self, job: Job, observation: Observation, accelerator: str) -> None:
+        """Measure a job on a page of its own.
+
+        Args:
+            job: What to measure.
+            observation: Filled and saved as it goes.
+            accelerator: LiteRT.js's name for where to run: `wasm`, `webgpu` or `webnn`.
+
+        Raises:
+            BrowserFailure: It failed; the session is to be closed.
+        """
+        self._loop.run_until_complete(Measurement(self, job, observation, accelerator).run())
+
+    def close(self) -> None:
+        """End the browser, whatever state it is in, and leave no file and no process."""
+        # A browser that hangs does not answer: its processes are noted before it is asked to go.
+        processes = psutil.Process().children(recursive=True)
+        with contextlib.suppress(Exception):
+            self._loop.run_until_complete(asyncio.wait_for(self._shut(), _CLOSE_TIMEOUT_S))
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(processes, timeout=_CLOSE_TIMEOUT_S)
+        self.server.close()
+        self._loop.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    async def _open(self) -> None:
+        from playwright.async_api import Error, async_playwright
+
+        # Whoever kills this process removes the scratch folder; in /tmp the profile would stay.
+        before = os.environ.get("TMPDIR")
+        os.environ["TMPDIR"] = str(self._scratch)
+        try:
+            self._playwright = await async_playwright().start()
+            engine = self._playwright.chromium
+            if self.options.cdp:
+                self._browser = await engine.connect_over_cdp(
+                    self.options.cdp, timeout=_OPEN_TIMEOUT_S * 1e3, no_defaults=True
+                )
+            else:
+                adapter = chromium.resolve_adapter(self.options.adapter)
+                self._browser = await engine.launch(
+                    executable_path=chromium.find(),
+                    args=chromium.launch_arguments(adapter, webnn=self.options.experimental),
+                    chromium_sandbox=chromium.can_sandbox(),
+                    timeout=_OPEN_TIMEOUT_S * 1e3,
+                )
+        except Error as error:
+            where = self.options.cdp or str(chromium.find())
+            raise AssayError(f"cannot start or reach the browser at {where}: {first_line(error)}") from error
+        finally:
+            if before is None:
+                del os.environ["TMPDIR"]
+            else:
+                os.environ["TMPDIR"] = before
+        self.version = self._browser.version
+
+    async def _shut(self) -> None:
+        if self._browser is not None:
+            await self._browser.close()
+        if self._playwright is not None:
+            await self._playwright.stop()
+
+    async def new_page(self) -> tuple[Page, BrowserContext | None]:
+        """A page, and the context made for it; None for the context where the browser can make no other."""
+        from playwright.async_api import Error
+
+        assert self._browser is not None
+        try:
+            context = await self._browser.new_context()
+        except Error:
+            # Chrome on Android knows one context only.
+            if not self.options.cdp or not self._browser.contexts:
+                raise
+            return await self._browser.contexts[0].new_page(), None
+        return await context.new_page(), context
+
+
+class Measurer:
+    """Measures jobs one after the other, and may keep the browser between them.
+
+    Args:
+        keep: Folder for a browser that stays for the next job with the same options; None starts one for each
+            job, in the job's folder.
+    """
+
+    def __init__(self, keep: Path | None = None) -> None:
+        self._keep = keep
+        self._session: Session | None = None
+
+    def measure(self, job: Job, observation: Observation, accelerator: str) -> None:
+        """Measure a job; a failure is written into the observation, and ends the browser.
+
+        Args:
+            job: What to measure.
+            observation: Filled and saved as it goes.
+            accelerator: `wasm`, `webgpu` or `webnn`.
+        """
+        failed = True
+        try:
+            options = BrowserOptions.of(job.options)
+            if self._session is not None and self._session.options != options:
+                self.close()
+            if self._session is None:
+                self._session = Session(options, self._keep or Path(job.workdir))
+            self._session.measure(job, observation, accelerator)
+            failed = False
+        except BrowserFailure as failure:
+            observation.error = str(failure)
+            observation.error_class = failure.failure
+        except AssayError as error:
+            observation.error = str(error)
+            observation.error_class = FailureClass.LANE_UNAVAILABLE
+        finally:
+            save_observation(job, observation)
+            if failed or self._keep is None:
+                self.close()
+
+    def close(self) -> None:
+        """Close the browser that was kept, if there is one."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
