@@ -14,6 +14,7 @@ from assay.artifact import Artifact, slug
 from assay.judging import Judged
 from assay.lanes import host
 from assay.lanes.base import LaneFacts
+from assay.lanes.browser.litertjs import DEFAULT_VERSION
 from assay.lanes.native import runtime_version
 from assay.protocol import machine
 from assay.protocol.acceptance import Acceptance
@@ -57,6 +58,7 @@ class Context:
         device: This machine's name in records.
         inputs: How the inputs were made.
         provenance: `measured`, or `example` for a model that is not a real one.
+        options: The lane options.
     """
 
     artifact: Artifact
@@ -68,6 +70,7 @@ class Context:
     device: str
     inputs: Mapping[str, Any]
     provenance: str
+    options: Mapping[str, Any]
 
 
 def device_name(chosen: str | None) -> str:
@@ -78,20 +81,10 @@ def device_name(chosen: str | None) -> str:
 def device_entry(context: Context, measured: Measured, judged: Judged | None) -> records.DeviceEntry:
     """The entry of a device-run record for one measurement."""
     observation = measured.outcome.observation if measured.outcome else None
-    facts, summary, acceptance = measured.facts, measured.summary, measured.acceptance
-    verdict = judged.verdict if judged else None
-    evidence = list(dict.fromkeys([*facts.evidence, *acceptance.evidence]))
-    delegated, total = facts.delegated_ops, facts.total_ops
-    if facts.full_delegation and total is None:
-        # The log counts only what it splits; of a graph taken whole, the file knows the count.
-        delegated = total = context.nodes
-        evidence.append(f"file: {total} nodes in the graph that was taken whole")
     run = records.DeviceRun(
         accelerator=context.lane,
         context_length=None,
-        date=context.started.date().isoformat(),
         decode_tokens_per_s=None,
-        delegated_ops=delegated,
         env=records.RunEnv(
             device=machine.cpu_model(),
             machine_label=context.device,
@@ -102,41 +95,90 @@ def device_entry(context: Context, measured: Measured, judged: Judged | None) ->
             soc=None,
             vendor_sdk=None,
         ),
-        error=acceptance.error,
-        evidence=evidence,
-        failure_class=acceptance.failure.value if acceptance.failure else None,
-        full_delegation=facts.full_delegation if acceptance.failure is None else None,
-        latency_p50_ms=_rounded(summary.p50_ms) if summary else None,
-        loads=bool(acceptance.loads),
-        max_abs_diff=verdict.max_abs_diff if verdict else None,
-        max_rel_diff=verdict.max_rel_diff if verdict else None,
-        metrics=metrics(context, measured, judged),
-        output_match=judged.output_match if judged else None,
-        peak_mem_mb=_over_baseline(measured),
         prefill_tokens_per_s=None,
-        provenance=context.provenance,
-        runs=acceptance.runs,
-        signature=context.signature,
-        total_ops=total,
         ttft_ms=None,
+        **_shared(context, measured, judged),
     )
-    return records.DeviceEntry(
-        run=run,
-        artifact=records.RecordArtifact(
+    return records.DeviceEntry(run=run, **_beside(context, measured, judged))
+
+
+def browser_entry(context: Context, measured: Measured, judged: Judged | None) -> records.BrowserEntry:
+    """The entry of a browser-sweep record for one measurement.
+
+    A browser that never opened its page has told nothing of itself: those fields say `unknown`.
+    """
+    observation = measured.outcome.observation if measured.outcome else None
+    told: dict[str, Any] = dict((observation.facts.get("env") if observation else None) or {})
+    unknown: dict[str, Any] = {
+        "browser": "unknown",
+        "browser_version": "unknown",
+        "headless": not context.options.get("cdp"),
+        "litertjs_core_version": str(context.options.get("litertjs") or DEFAULT_VERSION),
+        "machine_label": context.device,
+        "os": "unknown",
+    }
+    env: dict[str, Any] = unknown | {name: value for name, value in told.items() if value is not None or name not in unknown}
+    if adapter := env.get("webgpu_adapter"):
+        env["webgpu_adapter"] = records.WebGpuAdapter(**adapter)
+    run = records.BrowserRun(
+        backend=context.lane, env=records.BrowserEnv(**env), **_shared(context, measured, judged)
+    )
+    return records.BrowserEntry(run=run, **_beside(context, measured, judged))
+
+
+def _shared(context: Context, measured: Measured, judged: Judged | None) -> dict[str, Any]:
+    """Fields that device runs and browser runs have in common."""
+    facts, summary, acceptance = measured.facts, measured.summary, measured.acceptance
+    verdict = judged.verdict if judged else None
+    evidence = list(dict.fromkeys([*facts.evidence, *acceptance.evidence]))
+    delegated, total = facts.delegated_ops, facts.total_ops
+    if facts.full_delegation and total is None:
+        # The log counts only what it splits; of a graph taken whole, the file knows the count.
+        delegated = total = context.nodes
+        evidence.append(f"file: {total} nodes in the graph that was taken whole")
+    return {
+        "date": context.started.date().isoformat(),
+        "delegated_ops": delegated,
+        "error": acceptance.error,
+        "evidence": evidence,
+        "failure_class": acceptance.failure.value if acceptance.failure else None,
+        "full_delegation": facts.full_delegation if acceptance.failure is None else None,
+        "latency_p50_ms": _rounded(summary.p50_ms) if summary else None,
+        "loads": bool(acceptance.loads),
+        "max_abs_diff": verdict.max_abs_diff if verdict else None,
+        "max_rel_diff": verdict.max_rel_diff if verdict else None,
+        "metrics": metrics(context, measured, judged),
+        "output_match": judged.output_match if judged else None,
+        "peak_mem_mb": _over_baseline(measured),
+        "provenance": context.provenance,
+        "runs": acceptance.runs,
+        "signature": context.signature,
+        "total_ops": total,
+    }
+
+
+def _beside(context: Context, measured: Measured, judged: Judged | None) -> dict[str, Any]:
+    """What entries of both kinds of record keep beside the run."""
+    observation = measured.outcome.observation if measured.outcome else None
+    facts = measured.facts
+    return {
+        "artifact": records.RecordArtifact(
             file=context.artifact.path.name,
             sha256=context.artifact.sha256,
             size_mb=context.artifact.size_mb,
             size_bytes=context.artifact.size_bytes,
         ),
-        signature=context.signature,
-        command=list(context.command),
-        started_at=context.started.isoformat(timespec="seconds"),
-        host={**machine.describe(), "adapter": facts.adapter, "adapter_kind": facts.adapter_kind},
-        samples_ms=[round(sample, 4) for sample in observation.samples_ms] if observation and summary else [],
-        refused_ops=[records.RefusedOp(**dataclasses.asdict(refusal)) for refusal in facts.refusals],
-        verdict=judged.to_dict() if judged else None,
-        inputs=dict(context.inputs),
-    )
+        "signature": context.signature,
+        "command": list(context.command),
+        "started_at": context.started.isoformat(timespec="seconds"),
+        "host": {**machine.describe(), "adapter": facts.adapter, "adapter_kind": facts.adapter_kind},
+        "samples_ms": (
+            [round(sample, 4) for sample in observation.samples_ms] if observation and measured.summary else []
+        ),
+        "refused_ops": [records.RefusedOp(**dataclasses.asdict(refusal)) for refusal in facts.refusals],
+        "verdict": judged.to_dict() if judged else None,
+        "inputs": dict(context.inputs),
+    }
 
 
 def metrics(context: Context, measured: Measured, judged: Judged | None) -> dict[str, Scalar]:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from assay import catalog, graph, records
 from assay.artifact import Artifact, identify, model_ids
 from assay.catalog.meta import read_meta
-from assay.entry import Context, Measured, device_entry, device_name
+from assay.entry import Context, Measured, browser_entry, device_entry, device_name
 from assay.errors import AssayError
 from assay.judging import Judge, Judged, seeded_sets
 from assay.lanes import host, registry
@@ -42,6 +42,9 @@ DEFAULT_THREADS = 4
 FAIL_ON = ("wrong", "noise", "fallback", "unstable")
 """What a run can be failed for. `noise`: precision noise, or wrong. `fallback`: an accelerator did not take every
 node. `unstable`: repeated inferences disagree, or the timings cannot be trusted."""
+
+PROVENANCE_MARK = "assay.provenance"
+"""Metadata entry of a model whose weights are random: whoever measures it measures an example."""
 
 UNFEEDABLE = ("string", "resource", "variant")
 """Element types that no lane can be given or asked for."""
@@ -134,6 +137,7 @@ class Report:
         skipped: Lanes that cannot run here: name -> (reason, fix).
         errors: Files that could not be measured, one sentence each.
         cards: Cards that were written.
+        warnings: What went wrong after the runs were written, one sentence each.
         fail_on: See `Settings.fail_on`.
     """
 
@@ -141,7 +145,7 @@ class Report:
     skipped: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     errors: list[str] = field(default_factory=list[str])
     cards: list[Path] = field(default_factory=list[Path])
-
+    warnings: list[str] = field(default_factory=list[str])
     fail_on: tuple[str, ...] = ("wrong",)
 
     @property
@@ -177,6 +181,7 @@ class _Subject:
     model: graph.Model
     signature: graph.Signature
     shapes: dict[str, tuple[int, ...]]
+    provenance: str
 
 
 class Runner(Protocol):
@@ -195,7 +200,6 @@ class _Plan:
     lanes: Sequence[str]
     runner: Runner
     notify: Callable[[str], None]
-    provenance: str
 
 
 def plan_lanes(settings: Settings) -> tuple[list[str], dict[str, tuple[str, str]]]:
@@ -245,7 +249,10 @@ def run_models(
     if settings.model_id is not None and len(paths) > 1:
         raise AssayError("--model-id names one model", fix="give one model, or leave the name out")
     report = Report(skipped=skipped, fail_on=settings.fail_on)
-    plan = _Plan(settings, lanes, runner, notify, _provenance(settings.meta))
+    plan = _Plan(settings, lanes, runner, notify)
+    if settings.meta is not None:
+        # Broken, it is misuse, and better known before anything is measured.
+        read_meta(settings.meta)
     ids = [settings.model_id] if settings.model_id else model_ids(paths)
     for path, model_id in zip(paths, ids, strict=True):
         try:
@@ -258,12 +265,25 @@ def run_models(
                 report.results.append(result)
                 done(result)
         notify(f"{model_id}: card")
-        report.cards.append(catalog.build_card(settings.out, model_id, meta=settings.meta))
+        try:
+            report.cards.append(catalog.build_card(settings.out, model_id, meta=meta_file(path, settings)))
+        except AssayError as error:
+            # The runs are on disk; what is wrong with the card, a person must decide.
+            report.warnings.append(f"no card: {error}")
     return report
 
 
-def _provenance(meta: Path | None) -> str:
-    """`example` where the model's meta file says that its weights are no real ones, else `measured`."""
+def meta_file(path: Path, settings: Settings) -> Path | None:
+    """What people know of a model: the file named in the settings, else `<stem>.meta.yaml` beside the model."""
+    beside = path.with_name(f"{path.stem}.meta.yaml")
+    return settings.meta or (beside if beside.is_file() else None)
+
+
+def _provenance(model: graph.Model, meta: Path | None) -> str:
+    """`example` where the model or its meta file says that its weights are no real ones, else `measured`."""
+    for entry in model.metadata:
+        if entry.name == PROVENANCE_MARK and bytes(model.buffers[entry.buffer].data) == b"example":
+            return "example"
     return (read_meta(meta).provenance or "measured") if meta else "measured"
 
 
@@ -279,8 +299,10 @@ def _subjects(path: Path, model_id: str, settings: Settings) -> Iterator[_Subjec
         signatures = [known[key] for key in settings.signatures]
     if not signatures:
         raise AssayError(f"{path} has no graph to run")
+    provenance = _provenance(model, meta_file(path, settings))
     for signature in signatures:
-        yield _Subject(artifact, model_id, model, signature, resolve_shapes(signature, settings.shapes))
+        shapes = resolve_shapes(signature, settings.shapes)
+        yield _Subject(artifact, model_id, model, signature, shapes, provenance)
 
 
 def _run_subject(subject: _Subject, plan: _Plan) -> Iterator[RunResult]:
@@ -305,16 +327,23 @@ def _run_subject(subject: _Subject, plan: _Plan) -> Iterator[RunResult]:
                 artifact=subject.artifact,
                 signature=subject.signature.key,
                 nodes=len(subject.model.subgraphs[subject.signature.subgraph].nodes),
-                lane=lane,
+                lane=registry.find(lane).name,
                 started=started,
                 command=settings.command,
                 device=device_name(settings.device),
                 inputs=inputs,
-                provenance=plan.provenance,
+                provenance=subject.provenance,
+                options=settings.options,
             )
-            entry = device_entry(context, measured, judged)
-            record = records.append_device_run(settings.out, subject.model_id, context.device, entry)
-            yield RunResult(subject.artifact.path, subject.model_id, context.signature, lane, entry, record)
+            if registry.find(lane).runs_in == "browser":
+                entry = browser_entry(context, measured, judged)
+                record = records.append_browser_run(settings.out, subject.model_id, entry)
+            else:
+                entry = device_entry(context, measured, judged)
+                record = records.append_device_run(settings.out, subject.model_id, context.device, entry)
+            yield RunResult(
+                subject.artifact.path, subject.model_id, context.signature, context.lane, entry, record
+            )
 
 
 @dataclass(frozen=True)

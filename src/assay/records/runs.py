@@ -148,6 +148,11 @@ class BrowserEnv(Part):
         os: Operating system.
         os_version: Its version.
         webgpu_adapter: The adapter; null where WebGPU was not there or not asked.
+        cross_origin_isolated: True if the page could share memory between threads.
+        jspi_supported: True if the browser has JavaScript Promise Integration, in use or not.
+        shader_f16: True if the adapter computes in fp16; null without one.
+        wasm_build: The WebAssembly build that was fetched: `jspi`, `threaded`, `single` or `compat`.
+        webgpu_adapter_kind: `software` or `hardware`.
     """
 
     browser: Text
@@ -159,6 +164,11 @@ class BrowserEnv(Part):
     os: Text
     os_version: str | None = None
     webgpu_adapter: WebGpuAdapter | None = None
+    cross_origin_isolated: bool | None = None
+    jspi_supported: bool | None = None
+    shader_f16: bool | None = None
+    wasm_build: str | None = None
+    webgpu_adapter_kind: str | None = None
 
 
 class BrowserRun(Part):

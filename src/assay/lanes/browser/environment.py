@@ -61,7 +61,7 @@ def browser_env(
         "jspi": "jspi" in wasm_file,
         "jspi_supported": page.get("jspi_supported"),
         "litertjs_core_version": litertjs_version,
-        "machine_label": label or (hints.get("model") or "remote browser" if remote else platform.node()),
+        "machine_label": label or (hints.get("model") or "remote-browser" if remote else None),
         "os": name,
         "os_version": version,
         "shader_f16": None if features is None else "shader-f16" in features,
