@@ -39,6 +39,7 @@ class Precision:
         stored: Unit roundoff of stored activations.
         weights: How constants are stored: `float32`, `float16`, `bfloat16`, or `int8` (per channel, symmetric).
         steps: Activations in steps of max |y| / 127, as an integer lane stores them.
+        nearest: int8 weights are rounded to the nearest step, as a real lane does, not at random.
         cast: Activations really pass through float16, so that its range (65504) and subnormals show too.
     """
 
@@ -48,6 +49,7 @@ class Precision:
     weights: str
     steps: bool = False
     cast: bool = False
+    nearest: bool = False
 
 
 PRECISIONS: dict[str, Precision] = {
@@ -420,7 +422,7 @@ def _round_weights(model: Model, precision: Precision, seed: int) -> None:
                 # Constants are shared between nodes: each is rounded once.
                 key = (source.buffer, channels if to_int8 else None)
                 if key not in rounded:
-                    values = _rounded(model.data(source), precision.weights, channels, seed + source.buffer)
+                    values = _rounded(model.data(source), precision, channels, seed + source.buffer)
                     model.buffers.append(Buffer(values.tobytes()))
                     rounded[key] = len(model.buffers) - 1
                 node.inputs[position] = len(subgraph.tensors)
@@ -443,9 +445,9 @@ def _constant_sources(subgraph: Subgraph) -> dict[int, Tensor]:
     return {index: tensor for index, tensor in found.items() if subgraph.tensors[index].dtype == "float32"}
 
 
-def _rounded(values: NDArray[Any], to: str, channels: int | None, seed: int) -> NDArray[np.float32]:
+def _rounded(values: NDArray[Any], precision: Precision, channels: int | None, seed: int) -> NDArray[np.float32]:
     wide = np.asarray(values, dtype=np.float32)
-    match to:
+    match precision.weights:
         case "float16":
             # A constant beyond the range is a mask's minus infinity: clamped, as the engines do.
             return np.clip(wide, -65504.0, 65504.0).astype(np.float16).astype(np.float32)
@@ -454,19 +456,21 @@ def _rounded(values: NDArray[Any], to: str, channels: int | None, seed: int) -> 
             even = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
             return (even & np.uint32(0xFFFF0000)).view(np.float32)
         case "int8":
-            return _stochastic_int8(wide, channels, seed)
+            return _in_int8_steps(wide, channels, None if precision.nearest else seed)
         case _:
-            raise AssayError(f"weights cannot be rounded to {to}")
+            raise AssayError(f"weights cannot be rounded to {precision.weights}")
 
 
-def _stochastic_int8(values: NDArray[np.float32], channels: int | None, seed: int) -> NDArray[np.float32]:
-    """Symmetric per-channel int8, rounded up or down at random: unbiased, another draw for each seed."""
+def _in_int8_steps(values: NDArray[np.float32], channels: int | None, seed: int | None) -> NDArray[np.float32]:
+    """Symmetric per-channel int8, to the nearest step, or with a seed up or down at random (unbiased)."""
     if channels is None or values.ndim == 0:
         return values
     axis = channels % values.ndim
     others = tuple(a for a in range(values.ndim) if a != axis)
     scale = np.abs(values).max(axis=others, keepdims=True) / np.float32(127)
     scale = np.where(scale > 0, scale, np.float32(1))
+    if seed is None:
+        return (np.rint(values / scale) * scale).astype(np.float32)
     raw = np.random.Philox(key=seed % 2**64).random_raw(values.size) >> np.uint64(40)
     up = (raw.astype(np.float32) * np.float32(2.0**-24)).reshape(values.shape)
     return (np.clip(np.floor(values / scale + up), -127, 127) * scale).astype(np.float32)
