@@ -14,6 +14,13 @@ from assay.errors import AssayError
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "Measure models on this machine's lanes; write records and a card."),
     "inspect": ("inspect", "Show what is in a model: ops, types, parameters, signatures; draw its graph."),
+    "card": ("card", "Build cards from records, check them, show them."),
+    "show": ("show", "Show whether a model works where, how fast, and its pitfalls."),
+    "query": ("query", "Query all records with SQL, or with a ready question."),
+    "diff": ("diff", "Compare two dates, runtime versions, devices or catalogs; exit 1 on a regression."),
+    "stale": ("stale", "List what was measured on a runtime older than the newest known."),
+    "catalog": ("catalog", "Write the index of all models."),
+    "schema": ("schema", "Print the JSON Schema of a document."),
     "lanes": ("lanes", "List the lanes: can each run here, on what, or why not and the fix."),
     "convert": ("convert", "Convert PyTorch to a verified .tflite that accelerators take."),
     "recipes": ("recipes", "List what `assay convert` can convert, and its rewrites."),

@@ -35,6 +35,13 @@ def code(text: object, limit: int = 400) -> str:
     return f"{fence}{space}{flat}{space}{fence}".replace("|", "\\|")
 
 
+def plain(text: object, limit: int = 400) -> str:
+    """A text for a terminal: on one line, with no control characters, which could rewrite the screen."""
+    flat = _SPACE.sub(" ", str(text)).strip()
+    flat = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in flat)
+    return flat if len(flat) <= limit else flat[: limit - 3] + "..."
+
+
 def link(url: str | None) -> str:
     """A web address as a Markdown link; anything else as plain text, since it may be a script."""
     if url and re.fullmatch(r"https?://[^\s<>()\[\]|\"'`\\]+", url):
