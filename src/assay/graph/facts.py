@@ -12,6 +12,8 @@ from assay.graph.check import called_subgraphs
 from assay.graph.model import Model, Node, OpCode, Signature, Subgraph, Tensor
 
 _MOST_SCALES = 256
+#: What passes this comes from shapes that no runtime allocates.
+_MOST_MACS = 1 << 62
 #: Constants of these types are shapes, axes and indices unless they are quantized.
 _INDEX_TYPES = frozenset({"bool", "int32", "int64", "string", "uint32"})
 
@@ -46,7 +48,8 @@ class SubgraphFacts:
         name: Its name.
         nodes: Nodes.
         tensors: Tensors.
-        macs: Multiply-accumulates of one run, subgraphs that it runs counted once each; None if unknown.
+        macs: Multiply-accumulates of one run; subgraphs that a node runs are counted once for each such node.
+            None if unknown.
         unknown_macs: Ops that make it unknown, by name.
         activations_bytes: Most bytes that values between nodes need at one time, if each is kept from the node
             that computes it to the last that reads it: a lower bound for the runtime's arena. None if a type
@@ -139,7 +142,9 @@ def summarize(model: Model) -> Summary:
         metadata={entry.name: len(model.buffers[entry.buffer].data) for entry in model.metadata},
         associated_files=_associated_files(model),
         signatures=model.signatures,
-        subgraphs=[_subgraph(model, subgraph) for subgraph in model.subgraphs],
+        subgraphs=[
+            _subgraph(subgraph, *macs) for subgraph, macs in zip(model.subgraphs, _macs(model), strict=True)
+        ],
         ops=_ops(model),
         constants=_types(unique, lambda tensor: len(model.buffers[tensor.buffer].data)),
         activations=_types(values, lambda tensor: None if tensor.is_dynamic else tensor.nbytes),
@@ -236,34 +241,42 @@ def _recurrent_macs(node: Node, tensors: list[Tensor]) -> int:
     return weights * prod(tensors[node.inputs[0]].shape[:-1])
 
 
-def _subgraph_macs(model: Model, start: Subgraph) -> tuple[int, set[str]]:
-    """Of one run, the subgraphs that it runs counted once each; and the ops that make the sum incomplete."""
+def _macs(model: Model) -> list[tuple[int | None, list[str]]]:
+    """For each subgraph its multiply-accumulates, and the ops that make them unknown."""
+    calls = [sorted({c for node in s.nodes for c in called_subgraphs(node)}) for s in model.subgraphs]
+    done: dict[int, tuple[int | None, list[str]]] = {}
+    for start in range(len(calls)):
+        todo = [start]
+        while todo:
+            pending = [called for called in calls[todo[-1]] if called not in done]
+            if pending:
+                todo += pending
+            else:
+                index = todo.pop()
+                done.setdefault(index, _own_macs(model.subgraphs[index], done))
+    return [done[index] for index in range(len(calls))]
+
+
+def _own_macs(subgraph: Subgraph, called: dict[int, tuple[int | None, list[str]]]) -> tuple[int | None, list[str]]:
     total, unknown = 0, set[str]()
-    seen, todo = {start.index}, [start]
-    while todo:
-        subgraph = todo.pop()
-        for node in subgraph.nodes:
-            macs = node_macs(node, subgraph.tensors)
-            if macs is None:
-                unknown.add(node.op)
-            total += macs or 0
-            for called in called_subgraphs(node):
-                if called not in seen:
-                    seen.add(called)
-                    todo.append(model.subgraphs[called])
-    return total, unknown
+    for node in subgraph.nodes:
+        parts = [node_macs(node, subgraph.tensors), *(called[index][0] for index in called_subgraphs(node))]
+        known = [part for part in parts if part is not None]
+        total += sum(known)
+        if len(known) < len(parts):
+            unknown.add(node.op)
+    return (None if unknown or total > _MOST_MACS else total), sorted(unknown)
 
 
-def _subgraph(model: Model, subgraph: Subgraph) -> SubgraphFacts:
-    macs, unknown = _subgraph_macs(model, subgraph)
+def _subgraph(subgraph: Subgraph, macs: int | None, unknown: list[str]) -> SubgraphFacts:
     dynamic = any(tensor.is_dynamic for tensor in subgraph.tensors)
     return SubgraphFacts(
         index=subgraph.index,
         name=subgraph.name,
         nodes=len(subgraph.nodes),
         tensors=len(subgraph.tensors),
-        macs=None if unknown else macs,
-        unknown_macs=sorted(unknown),
+        macs=macs,
+        unknown_macs=unknown,
         activations_bytes=None if dynamic else _most_alive(subgraph),
         is_dynamic=dynamic,
     )
