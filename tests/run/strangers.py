@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from assay.graph import GraphBuilder, Model, save
-from assay.graph.model import Quantization
+from assay.graph.model import Buffer, Metadata, Quantization
 
 RNG = np.random.default_rng(3)
 
@@ -103,3 +103,11 @@ def write(model: Model, folder: Path, name: str) -> Path:
     path = folder / f"{name}.tflite"
     save(model, path)
     return path
+
+
+def example() -> Model:
+    """A model that says of itself that its weights are random."""
+    model = plain()
+    model.buffers.append(Buffer(b"example"))
+    model.metadata.append(Metadata("assay.provenance", len(model.buffers) - 1))
+    return model

@@ -181,3 +181,27 @@ def test_the_gpu_lane_takes_them_or_says_why_not(model: Model, tmp_path: Path):
         if run_.runs:
             assert run_.metrics["adapter"]
             assert run_.max_abs_diff == pytest.approx(0, abs=1e-6)
+
+
+def test_random_weights_are_an_example_whoever_measures_them(tmp_path: Path):
+    report = run(write(strangers.example(), tmp_path, "m"), tmp_path)
+    assert {result.entry.run.provenance for result in report.results} == {"example"}
+
+
+def test_a_meta_file_beside_the_model_is_taken(tmp_path: Path):
+    path = write(strangers.plain(), tmp_path, "m")
+    (tmp_path / "m.meta.yaml").write_text("task: image-segmentation\nprovenance: example\n")
+    report = run(path, tmp_path)
+    assert {result.entry.run.provenance for result in report.results} == {"example"}
+    assert '"task": "image-segmentation"' in report.cards[0].read_text()
+
+
+def test_a_card_that_cannot_be_built_is_a_warning_and_the_runs_stay(tmp_path: Path):
+    path = write(strangers.plain(), tmp_path, "m")
+    card = run(path, tmp_path).cards[0]
+    card.write_text("{ broken")
+    report = run(path, tmp_path)
+    assert report.cards == []
+    assert str(card) in report.warnings[0]
+    assert len(report.results) == 2
+    assert all(result.record.is_file() for result in report.results)

@@ -148,6 +148,8 @@ def run(
             err.print(run_table.line(result), soft_wrap=True)
 
         report = run_models(models, settings, notify=lambda text: bar.update(task, description=text), done=done)
+    for warning in report.warnings:
+        err.print(f"[yellow]warning:[/yellow] {warning}", soft_wrap=True)
     for problem in report.errors:
         err.print(f"[red]error:[/red] {problem}", soft_wrap=True)
     if as_json:

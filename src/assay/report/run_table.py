@@ -108,5 +108,6 @@ def document(report: Report) -> dict[str, Any]:
             {"lane": lane, "reason": reason, "fix": fix} for lane, (reason, fix) in report.skipped.items()
         ],
         "errors": report.errors,
+        "warnings": report.warnings,
         "cards": [str(path) for path in report.cards],
     }
