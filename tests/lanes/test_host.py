@@ -80,9 +80,9 @@ def test_a_crash_spares_the_jobs_before_it(tmp_path: Path):
 
 def test_what_the_child_wrote_is_read_with_care(tmp_path: Path):
     (tmp_path / "observation.json").write_text('{"stage": "load"')
-    assert host._read_observation(tmp_path) is None
+    assert host.read_observation(tmp_path) is None
     (tmp_path / "observation.json").write_text("[]")
-    assert host._read_observation(tmp_path) is None
+    assert host.read_observation(tmp_path) is None
 
 
 def test_jobs_and_observations_survive_json(tmp_path: Path):

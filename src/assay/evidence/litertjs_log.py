@@ -16,6 +16,7 @@ from assay.records.failure import FailureClass
 _CSS = re.compile(r"%c|(?:\s(?:background|color|font-weight|padding|border-radius): [^;]+;)+")
 _PARTIAL = re.compile(r"^.*Model not fully compiled for (\w+)\. Partially delegating.*$", re.MULTILINE)
 _FALLBACK = re.compile(r"^.*Model not fully compiled for (\w+) .*Falling back to WASM.*$", re.MULTILINE)
+_XNNPACK = re.compile(r"^.*Created TensorFlow Lite XNNPACK delegate for CPU.*$", re.MULTILINE)
 _RESTORED = re.compile(r"^.*Restored original execution plan after delegate application failure.*$", re.MULTILINE)
 
 # After one of these no inference can have taken place, whatever `run()` resolves to.
@@ -68,6 +69,12 @@ def fell_back(log: str) -> str | None:
             return match[0].strip()
     report = litert_log.delegation(text)
     return report.lines[-1] if report is not None and report.delegated == 0 else None
+
+
+def xnnpack_created(log: str) -> str | None:
+    """The line with which XNNPACK says that it takes part on the CPU, or None."""
+    match = _XNNPACK.search(log)
+    return match[0].strip() if match else None
 
 
 def partial_notice(log: str) -> str | None:

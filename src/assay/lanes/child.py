@@ -33,14 +33,19 @@ def measure(lane_name: str, job: Job) -> bool:
     return observation.error is None
 
 
-def main(arguments: list[str]) -> int:
-    """Measure the jobs in turn."""
+def set_up() -> None:
+    """Prepare this process for crashes: say where, and leave no core file."""
     faulthandler.enable()
     with contextlib.suppress(ImportError, ValueError, OSError):
         # A crash of the runtime must not leave core files of the size of a model behind.
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main(arguments: list[str]) -> int:
+    """Measure the jobs in turn."""
+    set_up()
     lane_name, *paths = arguments
     jobs = [Job.from_json(Path(path).read_text()) for path in paths]
     outcomes = [measure(lane_name, job) for job in jobs]

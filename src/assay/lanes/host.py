@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,13 +95,13 @@ def run_jobs(
             start_new_session=True,
         )
         try:
-            ended_by = _watch(process, log_path, time_limit_s, memory_limit or memory_limit_mb())
+            ended_by = watch(process, log_path, time_limit_s, memory_limit or memory_limit_mb())
         finally:
-            _kill_group(process)
-    log = _read_log(log_path)
+            kill_family(process)
+    log = read_log(log_path)
     return [
         Outcome(
-            observation=_read_observation(Path(job.workdir)),
+            observation=read_observation(Path(job.workdir)),
             log=log,
             returncode=process.returncode,
             timed_out=ended_by == "time",
@@ -116,16 +118,34 @@ def run_job(lane_name: str, job: Job, *, time_limit_s: float = 300.0, memory_lim
     return run_jobs(lane_name, [job], time_limit_s=time_limit_s, memory_limit=memory_limit)[0]
 
 
-def _watch(process: subprocess.Popen[bytes], log: Path, time_limit_s: float, memory_limit: int) -> str | None:
-    """Wait for the end of the child; what ended it, if it was not itself."""
+def watch(
+    process: subprocess.Popen[bytes],
+    log: Path,
+    time_limit_s: float,
+    memory_limit: int,
+    *,
+    ended: Callable[[float], bool] | None = None,
+) -> str | None:
+    """Wait for the end of what a child does.
+
+    Args:
+        process: The child.
+        log: Where it writes its output.
+        time_limit_s: Longest wait in seconds.
+        memory_limit: Resident memory of the child and its children in MiB.
+        ended: Waits so many seconds at most, and says whether it is over; by default whether the child ended.
+
+    Returns:
+        What is to end it: `time`, `memory` or `log`; None if it is over.
+    """
+    ended = ended or functools.partial(wait_for, process)
     end = time.monotonic() + time_limit_s
     me = psutil.Process(process.pid)
     family: list[psutil.Process] = [me]
     looks = 0
     while True:
         # Rare looks: each takes CPU time from what is being measured.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.1 if looks < 5 else 0.25)
+        if ended(0.1 if looks < 5 else 0.25):
             return None
         if time.monotonic() > end:
             return "time"
@@ -143,7 +163,15 @@ def _watch(process: subprocess.Popen[bytes], log: Path, time_limit_s: float, mem
         looks += 1
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def wait_for(process: subprocess.Popen[bytes], wait_s: float) -> bool:
+    """Wait so many seconds at most for the end of a child; True if it ended."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(wait_s)
+        return True
+    return False
+
+
+def kill_family(process: subprocess.Popen[bytes]) -> None:
     """End the child and whatever it has started, and wait until they are gone."""
     family: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
@@ -158,9 +186,11 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     psutil.wait_procs(family, timeout=10)
 
 
-def _read_log(path: Path) -> str:
-    size = path.stat().st_size
+def read_log(path: Path, start: int = 0) -> str:
+    """A child's log from a position on; of a longer one than `LOG_LIMIT` its two ends."""
+    size = path.stat().st_size - start
     with path.open("rb") as file:
+        file.seek(start)
         if size <= LOG_LIMIT:
             data = file.read()
         else:
@@ -170,7 +200,8 @@ def _read_log(path: Path) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _read_observation(folder: Path) -> Observation | None:
+def read_observation(folder: Path) -> Observation | None:
+    """What a child wrote last into a job's folder; None if it wrote nothing readable."""
     try:
         return Observation.from_json((folder / "observation.json").read_text())
     except (OSError, ValueError, KeyError, TypeError):

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from assay.lanes.browser.session import Measurer
 
 
-class _BrowserLane:
+class BrowserLane:
     """What the browser lanes share.
 
-    Args:
-        measurer: Measures the jobs; by default each in a browser of its own.
+    Attributes:
+        measurer: Measures the jobs of this process; made when first needed, one that keeps no browser.
     """
 
     name: str
@@ -29,8 +29,8 @@ class _BrowserLane:
     runs_in = "browser"
     precision = "fp32"
 
-    def __init__(self, measurer: Measurer | None = None) -> None:
-        self._measurer = measurer
+    def __init__(self) -> None:
+        self.measurer: Measurer | None = None
 
     def available(self) -> Availability:
         """Whether the lane can run here; looks for Playwright, a browser and the runtime, and starts nothing."""
@@ -60,18 +60,18 @@ class _BrowserLane:
 
     def measure(self, job: Job, observation: Observation) -> None:
         """Measure a job in a browser; see `Lane.measure`."""
-        if self._measurer is None:
+        if self.measurer is None:
             from assay.lanes.browser.session import Measurer
 
-            self._measurer = Measurer()
-        self._measurer.measure(job, observation, self.accelerator)
+            self.measurer = Measurer()
+        self.measurer.measure(job, observation, self.accelerator)
 
     def read(self, log: str, observation: Observation | None) -> LaneFacts:
         """Facts from the console and from what the page saw; an accelerator must show that it served the run."""
         facts = observation.facts if observation else {}
         webgpu: dict[str, Any] = (facts.get("browser") or {}).get("webgpu") or {}
         accelerated = self.accelerator != "wasm"
-        served, evidence, failure = self._served(log, observation) if accelerated else (None, [], None)
+        served, evidence, failure = self._served(log, observation)
         report = litert_log.delegation(litertjs_log.plain(log)) if accelerated else None
         full = None
         if report is not None:
@@ -107,6 +107,9 @@ class _BrowserLane:
         if observation is None or observation.load_ms is None:
             return None, [], None
         text = litertjs_log.plain(log)
+        if self.accelerator == "wasm":
+            line = litertjs_log.xnnpack_created(log)
+            return (True, [line], None) if line else (None, [], None)
         if line := litertjs_log.fell_back(log):
             return False, [line], FailureClass.SILENT_CPU_FALLBACK
         if facts.get("accelerator") not in (None, self.accelerator):
@@ -124,7 +127,7 @@ class _BrowserLane:
         return litert_log.gpu_started(text)
 
 
-class WasmLane(_BrowserLane):
+class WasmLane(BrowserLane):
     """WebAssembly on the CPU, through XNNPACK."""
 
     name = "wasm_xnnpack"
@@ -132,7 +135,7 @@ class WasmLane(_BrowserLane):
     accelerator = "wasm"
 
 
-class WebGpuLane(_BrowserLane):
+class WebGpuLane(BrowserLane):
     """WebGPU, through the ML Drift engine."""
 
     name = "webgpu_mldrift"
@@ -141,7 +144,7 @@ class WebGpuLane(_BrowserLane):
     precision = "fp16"
 
 
-class WebNnLane(_BrowserLane):
+class WebNnLane(BrowserLane):
     """WebNN, which LiteRT.js and Chromium call experimental."""
 
     name = "webnn"
