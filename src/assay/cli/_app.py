@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "stale": ("stale", "List what was measured on a runtime older than the newest known."),
     "catalog": ("catalog", "Write the index of all models."),
     "schema": ("schema", "Print the JSON Schema of a document."),
+    "diagnose": ("diagnose", "Name the op that makes a lane wrong; hand over the smallest file that shows it."),
     "lanes": ("lanes", "List the lanes: can each run here, on what, or why not and the fix."),
     "convert": ("convert", "Convert PyTorch to a verified .tflite that accelerators take."),
     "recipes": ("recipes", "List what `assay convert` can convert, and its rewrites."),

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from assay.diagnose.finding import Delegation, RefusedOp, Region
 from assay.diagnose.launch import Launcher, Trial, TrialResult
-from assay.diagnose.pieces import Anatomy, Piece
+from assay.diagnose.pieces import Anatomy, Piece, Unit
 from assay.diagnose.session import Candidate, Session
 from assay.errors import AssayError
 
@@ -41,43 +41,79 @@ def examine(
     timed = _regions(session, twin) if regions and twin is not None else ()
     if facts.full_delegation is None and facts.delegated_ops is None and not facts.refusals and not timed:
         return None
-    result = Delegation(facts.delegated_ops, facts.total_ops or total, None, regions=timed)
+    result = Delegation(facts.delegated_ops, facts.total_ops or total, regions=timed)
     if not facts.refusals:
         return result
-    refused = _refused_nodes(session, {refusal.op for refusal in facts.refusals})
+    everything = _refused_nodes(session, {refusal.op for refusal in facts.refusals})
     reasons: dict[str, list[str]] = {}
     for refusal in facts.refusals:
         reasons.setdefault(refusal.op, []).append(refusal.reason or "(no reason given)")
-    everything = {node for nodes in refused.values() for node in nodes}
     now = crossings(anatomy, everything)
     entries = [
-        RefusedOp(op, tuple(reasons[op]), tuple(sorted(nodes)), now, crossings(anatomy, everything - set(nodes)))
-        for op, nodes in refused.items()
+        RefusedOp(
+            ops,
+            tuple(f"{op}: {reason}" for op in dict.fromkeys(ops) for reason in reasons.get(op, [])),
+            tuple(sorted(nodes)),
+            now - crossings(anatomy, everything - nodes),
+        )
+        for ops, nodes in _chains(anatomy, everything).items()
     ]
     whole_ms, part_ms = _times(session, everything)
     gain = whole_ms - part_ms if whole_ms is not None and part_ms is not None else None
     return replace(
         result,
+        crossings=now,
         partitions=partitions(anatomy, everything),
-        refused=tuple(sorted(entries, key=lambda entry: entry.crossings_without)),
+        refused=tuple(sorted(entries, key=lambda entry: -entry.crossings_saved)),
         whole_ms=whole_ms,
         delegated_part_ms=part_ms,
         best_gain_ms=None if gain is None else max(0.0, round(gain, 3)),
     )
 
 
-def _refused_nodes(session: Session, ops: Collection[str]) -> dict[str, set[int]]:
-    """Nodes of the refused ops that the lane refuses when they stand alone with what prepares their constants."""
+def _refused_nodes(session: Session, ops: Collection[str]) -> set[int]:
+    """Nodes of the refused ops that the lane refuses when they stand alone with what prepares their constants.
+
+    Nodes that are alike in op, options, types and shapes are tried once for all.
+    """
     anatomy = session.subject.anatomy
     nodes = anatomy.subgraph.nodes
-    found: dict[str, set[int]] = {op: set() for op in ops}
-    units = [unit for unit in anatomy.units if any(nodes[node].op in ops for node in unit.nodes)]
-    steps = session.nodes("refused alone?", [unit.nodes for unit in units[:MOST_PIECES]])
-    for unit, step in zip(units, steps, strict=False):
+    alike: dict[str, list[Unit]] = {}
+    for unit in anatomy.units:
+        if any(nodes[node].op in ops for node in unit.nodes):
+            alike.setdefault(_likeness(anatomy, unit), []).append(unit)
+    groups = list(alike.values())[:MOST_PIECES]
+    steps = session.nodes("refused alone?", [units[0].nodes for units in groups])
+    found: set[int] = set()
+    for units, step in zip(groups, steps, strict=True):
         if step.delegated is not None and step.total is not None and step.delegated < step.total:
-            for node in unit.nodes:
-                if nodes[node].op in ops and _is_refused(anatomy, node):
-                    found[nodes[node].op].add(node)
+            every = [node for unit in units for node in unit.nodes]
+            found.update(node for node in every if nodes[node].op in ops and _is_refused(anatomy, node))
+    return found
+
+
+def _likeness(anatomy: Anatomy, unit: Unit) -> str:
+    graph = anatomy.subgraph
+    told: list[object] = []
+    for index in unit.nodes:
+        node = graph.nodes[index]
+        read = [graph.tensors[tensor] for tensor in node.inputs if tensor >= 0]
+        told.append((node.op, node.options, [(t.dtype, t.shape, t.is_constant, bool(t.sparsity)) for t in read]))
+    return repr(told)
+
+
+def _chains(anatomy: Anatomy, refused: set[int]) -> dict[tuple[str, ...], set[int]]:
+    """Refused nodes that hand values to each other, as chains; chains of the same ops together."""
+    graph = anatomy.subgraph
+    chain: dict[int, set[int]] = {}
+    for node in sorted(refused):
+        before = [anatomy.producers.get(tensor, -1) for tensor in graph.nodes[node].inputs if tensor >= 0]
+        joined = {node}.union(*(chain[producer] for producer in before if producer in chain))
+        for member in joined:
+            chain[member] = joined
+    found: dict[tuple[str, ...], set[int]] = {}
+    for members in {id(each): each for each in chain.values()}.values():
+        found.setdefault(tuple(graph.nodes[node].op for node in sorted(members)), set()).update(members)
     return found
 
 

@@ -138,7 +138,7 @@ def diagnose(
         environment={**machine.describe(), **available.details},
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
     )
-    folder = None if settings.out is None else settings.out / f"{path.stem}__{lane.rpartition(':')[2]}"
+    folder = None if settings.out is None else folder_of(settings.out, path, lane)
     with tempfile.TemporaryDirectory(prefix="assay-diagnose-") as scratch:
         run = _Run(subject, lane, settings, finding, folder, Path(scratch), on_progress)
         try:
@@ -148,6 +148,48 @@ def diagnose(
     if folder is not None:
         _write(folder, finding, settings)
     return finding
+
+
+def folder_of(out: Path, model: Path, lane: str) -> Path:
+    """The folder of the finding of a model on a lane."""
+    return out / f"{model.stem}__{lane.rpartition(':')[2]}"
+
+
+def load_sets(
+    model: Path, signature: str | None, shapes: Mapping[str, Sequence[int]], inputs: Path | None
+) -> tuple[list[list[Array]] | None, list[str] | None]:
+    """The user's input sets and their names; a second, seeded one is added where there is only one.
+
+    Raises:
+        AssayError: The file or the inputs are no good.
+    """
+    from assay import graph
+    from assay.numerics.inputs import make_inputs, resolve_shapes
+    from assay.numerics.user_inputs import load_inputs
+
+    if inputs is None:
+        return None, None
+    read = graph.read(model)
+    chosen = read.signature(signature)
+    resolved = resolve_shapes(chosen, shapes)
+    loaded = load_inputs(inputs, chosen, resolved)
+    sets, names = [one.arrays for one in loaded], [one.name for one in loaded]
+    if len(sets) == 1:
+        # What stays from an inference before shows only beside another one.
+        sets.append(make_inputs(read, chosen, resolved, "uniform", 0))
+        names.append("seeded uniform, seed 0")
+    return sets, names
+
+
+def load_outputs(path: Path | None) -> dict[str, Array] | None:
+    """The source model's outputs by name.
+
+    Raises:
+        AssayError: The file cannot be read as arrays.
+    """
+    from assay.numerics.user_inputs import read_arrays
+
+    return None if path is None else read_arrays(path)
 
 
 def _write(folder: Path, finding: Finding, settings: Settings) -> None:
@@ -456,9 +498,17 @@ class _Run:
         elif located.isolated:
             where = f"{names} together, which is one op and what prepares its weights,"
         else:
-            where = f"{names} together (each alone is right)"
-        shown = "fails" if located.step.verdict == "failed" else "is wrong"
-        return f"{where} {shown} on {self.lane}: {kind.value}, {MEANING[kind]}"
+            right = all(step.verdict == "right" for step in located.alone)
+            where = f"{names} together{' (each alone is right)' if right else ''}"
+        several = not located.isolated
+        shown = (
+            ("fail" if several else "fails")
+            if located.step.verdict == "failed"
+            else "are wrong"
+            if several
+            else "is wrong"
+        )
+        return f"{where} {shown} on {self.lane} ({kind.value}: {MEANING[kind]})"
 
 
 def _side_findings(steps: Sequence[Step], whole: _Whole) -> tuple[str, ...]:

@@ -66,21 +66,19 @@ class Fix:
 
 @dataclass(frozen=True)
 class RefusedOp:
-    """An op that the accelerator refuses, and what it costs.
+    """Ops that the accelerator refuses, and what they cost; nodes that hand values to each other count as one.
 
     Attributes:
-        op: The op.
+        ops: The ops, in the order in which values pass.
         reasons: The reasons, word for word.
-        nodes: Indices of the nodes that are refused alone.
-        crossings: Tensors that cross between accelerator and CPU, in the whole graph as it is.
-        crossings_without: The same if this op were taken.
+        nodes: Indices of all nodes that are refused so.
+        crossings_saved: How many fewer tensors would cross between accelerator and CPU if these were taken.
     """
 
-    op: str
+    ops: tuple[str, ...]
     reasons: tuple[str, ...]
     nodes: tuple[int, ...]
-    crossings: int
-    crossings_without: int
+    crossings_saved: int
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,8 @@ class Delegation:
     Attributes:
         delegated: Nodes that it took; None if unknown.
         total: Nodes.
-        partitions: Parts in a row on either side, as far as the refused nodes are known.
+        crossings: Tensors that cross between accelerator and CPU, as far as the refused nodes are known.
+        partitions: Runs of nodes on the same side, in the order of execution; known as far.
         refused: Refused ops, the costliest first.
         whole_ms: Median of the whole model on the lane, in milliseconds.
         delegated_part_ms: Median of the nodes that are taken, as one model without the refused ones between.
@@ -123,7 +122,8 @@ class Delegation:
 
     delegated: int | None
     total: int | None
-    partitions: int | None
+    crossings: int | None = None
+    partitions: int | None = None
     refused: tuple[RefusedOp, ...] = ()
     whole_ms: float | None = None
     delegated_part_ms: float | None = None

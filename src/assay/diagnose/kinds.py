@@ -258,13 +258,13 @@ def _partition(
         return
     (result,) = twin.run([session.trial(Candidate("on the CPU alone", piece))])
     right = result.failure is None and not _wrong(session, piece, result)
-    between = (
-        f"{', '.join(map(label, here))} stay on the CPU, {', '.join(map(label, there))} run on the accelerator"
-    )
+    between = f"on the CPU: {', '.join(map(label, here))}; on the accelerator: {', '.join(map(label, there))}"
     found.add(Kind.HAND_OVER, f"the accelerator refuses a part of it: {between}")
     if right:
         found.add(Kind.HAND_OVER, f"{twin.lane} alone computes the same nodes right")
-    found.add(Kind.HAND_OVER, "with any one of these nodes left out, its result given instead, the rest is right")
+    found.add(
+        Kind.HAND_OVER, "leaving out any one of these nodes, its result given instead, makes the fault go away"
+    )
     _tap(session, located, piece, here, found)
 
 
