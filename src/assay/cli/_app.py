@@ -13,7 +13,11 @@ from assay.errors import AssayError
 #: verb -> (module under assay.cli, one line of help). The order is the order of the help page.
 VERBS: dict[str, tuple[str, str]] = {
     "run": ("run", "Measure models on this machine's lanes; write records and a card."),
+    "sweep": ("sweep", "Measure many models in the browser: LiteRT.js on WebAssembly and WebGPU."),
+    "browser": ("browser", "Install LiteRT.js; open a page that checks a model you drop on it."),
     "inspect": ("inspect", "Show what is in a model: ops, types, parameters, signatures; draw its graph."),
+    "lint": ("lint", "Predict what an accelerator refuses of a model, from measurements, without running it."),
+    "probe": ("probe", "Measure which ops a lane takes, refuses or gets wrong; write its support matrix."),
     "card": ("card", "Build cards from records, check them, show them."),
     "show": ("show", "Show whether a model works where, how fast, and its pitfalls."),
     "query": ("query", "Query all records with SQL, or with a ready question."),

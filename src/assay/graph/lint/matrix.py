@@ -1,0 +1,428 @@
+"""Support matrices: what a lane was measured to do with each signature, and what follows for others.
+
+A matrix is a folder: `matrix.json` says what was measured where and when, and one file an op holds its
+signatures by outcome. Nothing is read before it is asked for: a lint of a model with ten ops reads ten files.
+
+An answer is `measured` where the very signature was. Otherwise it may follow by a rule that the measurements
+themselves give, of which there are two kinds:
+
+- *equivalent values*: a trait's values v and w count as the same for an op if at least `MIN_PAIRS` pairs of
+  measured signatures differ in nothing else, one having v and the other w, both taken, and no such pair was
+  treated differently. A signature that equals a measured one up to such values is treated as that one is.
+- *refused for a feature*: if every measured signature of the op with some feature (an element type, a rank
+  above four, a version, an option) was refused, at least `MIN_REFUSED` of them, one more with that feature is too.
+
+Everything else is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from assay.errors import AssayError
+from assay.graph.lint.signature import Signature
+
+MIN_PAIRS = 2
+MIN_REFUSED = 3
+SHIPPED = Path(__file__).resolve().parent.parent / "matrices"
+
+TAKEN = frozenset({"supported", "wrong"})
+"""Statuses of nodes that the accelerator runs."""
+FATAL = frozenset({"failed", "crash"})
+"""Statuses of nodes that it takes and then cannot load or run."""
+_TENSOR = re.compile(r"(const |variable )?([a-z]+\d*(?:_\w+)?|absent)(@[tcb])?(?:\[(\d+)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a lane does with a node.
+
+    Attributes:
+        status: `supported`, `refused`, `wrong` (takes it and gives other numbers than the CPU), `failed` or
+            `crash` (takes it and cannot load or run), or `unknown`.
+        reason: Word for word, for all but `supported`; None for `unknown`.
+        scope: `subgraph` if such a node keeps its whole subgraph off the accelerator.
+        basis: `measured`, or the rule by which the answer follows, or `not measured`.
+        date: The day of the measurement, ISO, or None.
+        numbers: `right`, `wrong`, or `not measured`.
+        max_abs_diff: Largest difference from the CPU that was measured, in the unit of the output, or None.
+        evidence: Log lines, word for word.
+    """
+
+    status: str
+    reason: str | None = None
+    scope: str = "node"
+    basis: str = "measured"
+    date: str | None = None
+    numbers: str = "not measured"
+    max_abs_diff: float | None = None
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def taken(self) -> bool | None:
+        """Whether the accelerator takes the node; None if unknown."""
+        if self.status == "unknown":
+            return None
+        return self.status != "refused"
+
+
+UNKNOWN = Answer("unknown", basis="not measured")
+
+
+@dataclass(slots=True)
+class _Entry:
+    """All outcomes of one signature."""
+
+    answers: list[Answer] = field(default_factory=list[Answer])
+
+    def merged(self) -> Answer:
+        """One answer; the worst outcome speaks, and a signature that went both ways is unknown."""
+        kinds = {_kind(answer.status) for answer in self.answers}
+        if len(kinds) > 1:
+            return Answer(
+                "unknown", basis="measured both ways: sizes decide, and they are not part of a signature"
+            )
+        worst = max(
+            self.answers,
+            key=lambda answer: ("supported", "wrong").index(answer.status) if answer.status in TAKEN else 0,
+        )
+        if worst.status == "wrong" and any(answer.status == "supported" for answer in self.answers):
+            good = sum(answer.status == "supported" for answer in self.answers)
+            note = f"{worst.reason} (right in {good} of {len(self.answers)} measured sizes)"
+            return Answer(
+                "wrong", note, worst.scope, worst.basis, worst.date, "wrong", worst.max_abs_diff, worst.evidence
+            )
+        return worst
+
+
+def _kind(status: str) -> str:
+    return "taken" if status in TAKEN else "fatal" if status in FATAL else status
+
+
+class OpMatrix:
+    """What is measured of one op.
+
+    Args:
+        op: Its name.
+        document: The content of its file.
+    """
+
+    def __init__(self, op: str, document: Mapping[str, Any]) -> None:
+        self.op = op
+        self._entries: dict[str, _Entry] = {}
+        for outcome in document["outcomes"]:
+            base = (outcome["status"], outcome.get("reason"), outcome.get("scope", "node"))
+            evidence = tuple(outcome.get("evidence", ()))
+            date = outcome.get("date")
+            for text, diff in outcome["signatures"].items():
+                numbers = "wrong" if base[0] == "wrong" else "not measured" if diff is None else "right"
+                answer = Answer(*base, "measured", date, numbers, diff, evidence)
+                self._entries.setdefault(text, _Entry()).answers.append(answer)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def exact(self, text: str) -> Answer | None:
+        """The answer that was measured for this very signature."""
+        entry = self._entries.get(text)
+        return entry.merged() if entry is not None else None
+
+    def answer(self, signature: Signature) -> Answer:
+        """The answer for a signature: measured, by a rule, or unknown."""
+        return (
+            self.exact(str(signature)) or self._by_equivalence(signature) or self._by_feature(signature) or UNKNOWN
+        )
+
+    @cached_property
+    def parsed(self) -> list[tuple[Signature, Answer]]:
+        """All measured signatures with their answers."""
+        return [(Signature.parse(self.op, text), entry.merged()) for text, entry in self._entries.items()]
+
+    @cached_property
+    def _classes(self) -> dict[tuple[str, str], tuple[str, int]]:
+        """(trait, value) -> representative of its equivalence class, and the number of pairs that say so."""
+        pairs: Counter[tuple[str, str, str]] = Counter()
+        apart: set[tuple[str, str, str]] = set()
+        groups: dict[tuple[Any, ...], list[tuple[str, str]]] = {}
+        for signature, answer in self.parsed:
+            kind = _kind(answer.status)
+            if kind == "unknown":
+                continue
+            for index, (name, value) in enumerate(signature.traits):
+                rest = (name, signature.tensors, signature.traits[:index], signature.traits[index + 1 :])
+                groups.setdefault(rest, []).append((value, kind))
+            # A trait that is absent is a value too: options at their default are left out of signatures.
+            for name in self._optional - {name for name, _ in signature.traits}:
+                rest = _without(signature, name)
+                groups.setdefault(rest, []).append(("", kind))
+        for rest, members in groups.items():
+            if len(members) < 2:
+                continue
+            name = rest[0]
+            for position, (value, kind) in enumerate(members):
+                for other, other_kind in members[position + 1 :]:
+                    key = (name, *sorted((value, other)))
+                    if kind != other_kind:
+                        apart.add(key)  # type: ignore[arg-type]
+                    elif kind == "taken":
+                        pairs[key] += 1  # type: ignore[index]
+        return _join(pairs, apart)
+
+    @cached_property
+    def _optional(self) -> set[str]:
+        """Traits that some measured signatures have and others lack."""
+        names = [frozenset(name for name, _ in signature.traits) for signature, _ in self.parsed]
+        return set().union(*names) - frozenset.intersection(*names) if names else set()
+
+    @cached_property
+    def _by_class(self) -> dict[tuple[Any, ...], list[tuple[Signature, Answer]]]:
+        index: dict[tuple[Any, ...], list[tuple[Signature, Answer]]] = {}
+        for signature, answer in self.parsed:
+            index.setdefault(self._canonical(signature), []).append((signature, answer))
+        return index
+
+    def _canonical(self, signature: Signature) -> tuple[Any, ...]:
+        traits = dict(signature.traits)
+        for name in self._optional:
+            traits.setdefault(name, "")
+        steady = (
+            (name, self._classes.get((name, value), (value, 0))[0]) for name, value in sorted(traits.items())
+        )
+        return (signature.tensors, tuple(steady))
+
+    def _by_equivalence(self, signature: Signature) -> Answer | None:
+        found = self._by_class.get(self._canonical(signature))
+        if not found:
+            return None
+        kinds = {_kind(answer.status) for _, answer in found}
+        if len(kinds) != 1 or "unknown" in kinds:
+            return None
+        nearest, answer = min(found, key=lambda item: len(_changes(item[0], signature)))
+        changes = _changes(nearest, signature)
+        parts: list[str] = []
+        for name, value in changes:
+            pairs = self._classes.get((name, value), ("", 0))[1]
+            parts.append(f"{name}={value or 'default'} (changes nothing in {pairs} measured pairs)")
+        basis = f"as measured for {nearest}, but {', '.join(parts)}"
+        status = "supported" if answer.status in TAKEN else answer.status
+        reason = None if status == "supported" else answer.reason
+        return Answer(status, reason, answer.scope, basis, answer.date, evidence=answer.evidence)
+
+    @cached_property
+    def _refusals(self) -> dict[str, tuple[int, Answer]]:
+        """Features that always led to a refusal -> how often, and one of the answers."""
+        seen: dict[str, list[Answer]] = {}
+        for signature, answer in self.parsed:
+            if answer.status == "unknown":
+                continue
+            for feature in features(signature):
+                seen.setdefault(feature, []).append(answer)
+        return {
+            feature: (len(answers), _commonest(answers))
+            for feature, answers in seen.items()
+            if all(answer.status == "refused" for answer in answers)
+            and (len(answers) >= MIN_REFUSED or (feature == "op" and answers))
+        }
+
+    def _by_feature(self, signature: Signature) -> Answer | None:
+        rules = [
+            (feature, *self._refusals[feature]) for feature in features(signature) if feature in self._refusals
+        ]
+        if not rules:
+            return None
+        feature, count, answer = max(rules, key=lambda rule: (rule[0] == "op", rule[1]))
+        what = "this op" if feature == "op" else feature
+        basis = f"all {count} measured signatures with {what} were refused"
+        return Answer("refused", answer.reason, answer.scope, basis, answer.date, evidence=answer.evidence)
+
+    def nearest_supported(self, signature: Signature) -> Signature | None:
+        """A measured signature that the lane takes and gets right, and that is closest to this one; for hints."""
+        best: tuple[int, Signature] | None = None
+        mine = set(features(signature))
+        for other, answer in self.parsed:
+            if answer.status == "supported":
+                distance = len(mine.symmetric_difference(features(other)))
+                if best is None or distance < best[0]:
+                    best = (distance, other)
+        return best[1] if best else None
+
+
+def _without(signature: Signature, name: str) -> tuple[Any, ...]:
+    """The grouping key of a signature that lacks a trait: where the trait would stand, split the others."""
+    before = tuple(pair for pair in signature.traits if pair[0] < name)
+    return (name, signature.tensors, before, signature.traits[len(before) :])
+
+
+def _join(
+    pairs: Mapping[tuple[str, str, str], int], apart: set[tuple[str, str, str]]
+) -> dict[tuple[str, str], tuple[str, int]]:
+    """Classes of values by trait; a value that is apart from any member of a class does not join it."""
+    classes: dict[tuple[str, str], tuple[str, int]] = {}
+    members: dict[tuple[str, str], set[str]] = {}
+    for (name, a, b), count in sorted(pairs.items(), key=lambda item: (-item[1], item[0])):
+        if count < MIN_PAIRS or (name, a, b) in apart:
+            continue
+        first, second = (classes.get((name, value), (value, 0))[0] for value in (a, b))
+        joined = members.get((name, first), {first}) | members.get((name, second), {second})
+        if any((name, *sorted((x, y))) in apart for x in joined for y in joined if x < y):
+            continue
+        for value in joined:
+            classes[(name, value)] = (first, max(count, classes.get((name, value), ("", 0))[1]))
+        members[(name, first)] = joined
+    return classes
+
+
+def _changes(measured: Signature, wanted: Signature) -> list[tuple[str, str]]:
+    """Traits of `wanted` that differ from those of `measured`."""
+    theirs, mine = dict(measured.traits), dict(wanted.traits)
+    names = sorted(set(theirs) | set(mine))
+    return [(name, mine.get(name, "")) for name in names if mine.get(name, "") != theirs.get(name, "")]
+
+
+def _commonest(answers: Iterable[Answer]) -> Answer:
+    listed = list(answers)
+    reason = Counter(answer.reason for answer in listed).most_common(1)[0][0]
+    return next(answer for answer in listed if answer.reason == reason)
+
+
+def features(signature: Signature) -> list[str]:
+    """What a refusal can be put down to: the op as such, element types, ranks above four, each trait's value."""
+    found = ["op"]
+    for text in re.split(r", | -> | and ", signature.tensors.replace("many ", "")):
+        match = _TENSOR.match(text)
+        if match is None or match[2] == "absent":
+            continue
+        if match[1] is None:
+            found.append(f"a runtime tensor of {match[2]}")
+        else:
+            found.append(f"a constant of {match[2]}")
+        rank = int(match[4] or 0)
+        found.append("a tensor of rank 5 or more" if rank > 4 else f"a tensor of rank {rank}")
+    found += [f"{name}={value}" for name, value in signature.traits]
+    found += [f"any {name}" for name, _ in signature.traits if name != "version"]
+    return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A support matrix of one lane on one runtime version.
+
+    Attributes:
+        folders: Where its files are; what is measured in any of them counts.
+        header: The content of `matrix.json`, of the first folder.
+    """
+
+    folders: tuple[Path, ...]
+    header: dict[str, Any]
+    _ops: dict[str, OpMatrix | None] = field(default_factory=dict[str, OpMatrix | None], repr=False)
+
+    @property
+    def lane(self) -> str:
+        """The lane's name."""
+        return self.header["lane"]
+
+    @property
+    def runtime_version(self) -> str:
+        """The runtime's version, for example `2.3.0`."""
+        return self.header["runtime_version"]
+
+    def op(self, name: str) -> OpMatrix | None:
+        """What is measured of an op, or None if nothing is.
+
+        Raises:
+            AssayError: The op's file cannot be read.
+        """
+        if name not in self._ops:
+            paths = [folder / f"{file_name(name)}.json" for folder in self.folders]
+            outcomes = [outcome for path in paths if path.is_file() for outcome in _load(path)["outcomes"]]
+            self._ops[name] = OpMatrix(name, {"outcomes": outcomes}) if outcomes else None
+        return self._ops[name]
+
+    def answer(self, signature: Signature) -> Answer:
+        """What the lane does with a node of this signature."""
+        measured = self.op(signature.op)
+        return measured.answer(signature) if measured is not None else UNKNOWN
+
+    def ops(self) -> list[str]:
+        """Names of the ops that something is measured of."""
+        return sorted(self.header["ops"])
+
+
+def file_name(op: str) -> str:
+    """The name of an op's file: custom ops come from strangers, so only letters, digits, `_`, `.` and `-` stay."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", op)[:100]
+
+
+def _load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise AssayError(f"{path} is not a readable support matrix: {error}") from error
+
+
+def load(folder: Path) -> Matrix:
+    """The matrix in a folder.
+
+    Raises:
+        AssayError: There is none, or it is of another kind.
+    """
+    header = _load(folder / "matrix.json")
+    if not isinstance(header, dict) or header.get("kind") != "support_matrix":
+        raise AssayError(f"{folder / 'matrix.json'} is not a support matrix", fix="make one with `assay probe`")
+    return Matrix((folder,), header)
+
+
+def joined(first: Matrix, second: Matrix) -> Matrix:
+    """Two matrices of one lane and runtime as one, such as the shipped one and what was probed for a model.
+
+    Raises:
+        AssayError: They are of different lanes or runtimes.
+    """
+    for name in ("lane", "runtime_version"):
+        if first.header[name] != second.header[name]:
+            raise AssayError(
+                f"the matrices are of different {name}s: {first.header[name]} and {second.header[name]}"
+            )
+    return Matrix(first.folders + second.folders, first.header)
+
+
+def shipped(lane: str | None = None) -> list[Matrix]:
+    """The matrices that come with the package, newest runtime first.
+
+    Args:
+        lane: Only this lane's.
+    """
+    found = [
+        load(path.parent)
+        for path in sorted(SHIPPED.glob("*/*/matrix.json"))
+        if lane in (None, path.parent.parent.name)
+    ]
+    return sorted(found, key=lambda matrix: _version_key(matrix.runtime_version), reverse=True)
+
+
+def for_lane(lane: str) -> Matrix:
+    """The newest shipped matrix of a lane.
+
+    Raises:
+        AssayError: None is shipped for it.
+    """
+    found = shipped(lane)
+    if not found:
+        lanes = sorted({matrix.lane for matrix in shipped()})
+        raise AssayError(
+            f"no support matrix for lane {lane!r}",
+            fix=f"there are matrices for {', '.join(lanes) or 'no lane'}; make one with `assay probe --lane "
+            f"{lane}`",
+        )
+    return found[0]
+
+
+def _version_key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))

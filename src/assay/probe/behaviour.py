@@ -1,0 +1,68 @@
+"""How a delegate cuts a graph, measured on graphs made for it: how many parts it takes, and float16 weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from assay.graph.model import Buffer, Model, Node, Subgraph, Tensor
+
+#: An op that the lanes here refuse and that keeps its input's shape; each lane's own refusals confirm it.
+_REFUSED = "ZEROS_LIKE"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A graph whose delegated count tells how the delegate behaves.
+
+    Attributes:
+        name: What it decides.
+        model: The graph.
+        meanings: Delegated nodes -> what that means; None for a graph that is taken whole.
+    """
+
+    name: str
+    model: Model
+    meanings: dict[int | None, Any]
+
+
+def _chain(ops: list[str], half_weights: bool = False) -> Model:
+    model = Model(description="assay probe", buffers=[Buffer()])
+    shape = (1, 4, 4, 8)
+    tensors = [Tensor(0, "input0", "float32", shape, has_rank=True)]
+    nodes: list[Node] = []
+    if half_weights:
+        model.buffers.append(Buffer(np.ones(8, np.float16).tobytes()))
+        tensors.append(Tensor(1, "weight_half", "float16", (8,), buffer=1, is_constant=True, has_rank=True))
+        tensors.append(Tensor(2, "weight", "float32", (8,), has_rank=True))
+        nodes.append(Node(0, "DEQUANTIZE", 3, [1], [2]))
+    last = 0
+    for op in ops:
+        tensors.append(Tensor(len(tensors), f"value{len(tensors)}", "float32", shape, has_rank=True))
+        inputs = [last, 2] if op == "MUL" and half_weights else [last]
+        if op == "ADD":
+            inputs = [last, 0]
+        nodes.append(Node(len(nodes), op, 1, inputs, [tensors[-1].index]))
+        if op in ("MUL", "ADD"):
+            nodes[-1].options, nodes[-1].options_type = (
+                {"fused_activation_function": "NONE"},
+                f"{op.title()}Options",
+            )
+        last = tensors[-1].index
+    model.subgraphs.append(Subgraph(0, "main", tensors, nodes, [0], [last]))
+    return model
+
+
+def experiments() -> list[Experiment]:
+    """The graphs: two runs of nodes around a refused one; float16 weights in a whole and in a split graph."""
+    return [
+        Experiment("max_partitions", _chain(["ABS", "COS", "SIN", _REFUSED, "ABS", "COS"]), {3: 1, 5: None}),
+        Experiment("folds_float16_constants", _chain(["ABS", "MUL", "COS"], half_weights=True), {None: True}),
+        Experiment(
+            "leaves_folded_constants_in_split_graphs",
+            _chain(["ABS", "MUL", "COS", _REFUSED], half_weights=True),
+            {3: True, 4: False},
+        ),
+    ]

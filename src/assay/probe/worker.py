@@ -1,0 +1,234 @@
+"""The child process of a probe: `python -m assay.probe.worker CASES.json RESULTS.jsonl`.
+
+It forks a process for each batch of cases, after the runtime is imported and before a graphics environment
+exists: a crash costs a fork, not a start. What it writes, line by line: `begin` before a case is tried,
+`signature` once that is known, `done` with the outcome, also for a case that its process did not survive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import json
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from assay.graph.lint.signature import folded_halves, signature_of
+from assay.probe.behaviour import experiments
+from assay.probe.cases import Case, build, probed
+from assay.probe.native import Attempt, NativeSession, without_names
+from assay.probe.outcome import Outcome
+from assay.probe.reference import Reference, complete, difference, inputs_of, tolerance
+
+_FATAL = re.compile(
+    r"^(?:F\d{4} .*|.*Check fail.*|.*Assertion .* failed.*|terminate called.*|.*Fatal Python error.*)$"
+)
+_STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
+
+Say = Callable[[dict[str, Any]], None]
+
+
+def signature_text(case: Case) -> str:
+    """The signature of a case whose output shapes are known, as lint sees it in a file."""
+    model = build(case)
+    subgraph = model.subgraphs[0]
+    return str(signature_of(model, subgraph, probed(model, case.op), folded_halves(model, subgraph)))
+
+
+def judge(case: Case, reference: Reference, attempt: Attempt) -> dict[str, Any]:
+    """Status, reason and numbers of an attempt."""
+    if attempt.taken is False:
+        reasons = [reason for op, reason in attempt.reasons if op in (case.op, "")]
+        if not reasons:
+            return {"status": "unclear", "reason": None}
+        return {"status": "refused", "reason": without_names(reasons[0]) or None, "scope": attempt.scope}
+    if attempt.taken is None:
+        if attempt.error is not None:
+            return {"status": "invalid", "reason": " ".join(attempt.error.split())}
+        return {"status": "unclear", "reason": None}
+    if attempt.error is not None:
+        return {"status": "failed", "reason": f"{attempt.stage}: {' '.join(attempt.error.split())}"}
+    if attempt.outputs is None:
+        return {"status": "supported", "reason": None}
+    expected = reference.trusted(case)
+    if expected is None:
+        return {"status": "supported", "reason": None}
+    gap = difference(expected, attempt.outputs)
+    limit = tolerance(case, expected)
+    facts: dict[str, Any] = {"reference": "cpu"}
+    if gap != float("inf"):
+        facts["max_abs_diff"] = float(f"{gap:.3g}")
+    if gap <= limit:
+        return {"status": "supported", "reason": None, **facts}
+    if not reference.confirmed(case, limit):
+        # The CPU's own kernels do not agree with each other on this one: nobody knows the right numbers.
+        return {"status": "supported", "reason": None}
+    return {"status": "wrong", "reason": f"differs from the CPU by {gap:.3g}, {limit:.3g} allowed", **facts}
+
+
+def measure(case: Case, session: NativeSession, say: Say) -> Outcome:
+    """Try one case; its signature is said before the lane gets it, so that a crash has one."""
+    finished, data, reference = complete(case)
+    date = _today()
+    if data is None:
+        return Outcome(case.id, case.op, None, "invalid", reference.error, date=date)
+    signature = signature_text(finished)
+    say({"signature": signature})
+    attempt = session.attempt(data, inputs_of(finished), finished)
+    facts = judge(finished, reference, attempt)
+    return Outcome(case.id, case.op, signature, evidence=attempt.evidence, date=date, **facts)
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def _batch(cases: list[Case], log: Path, say: Say) -> None:
+    """Try cases in this process."""
+    session = NativeSession(log)
+    for case in cases:
+        say({"begin": case.id})
+        say({"done": measure(case, session, say).to_json()})
+        os.ftruncate(2, 0)
+
+
+def _behave(log: Path, say: Say) -> None:
+    """See how the delegate cuts graphs, and which adapter it runs on."""
+    from assay.evidence import litert_log
+    from assay.graph.writer import write
+
+    session = NativeSession(log)
+    behaviour: dict[str, Any] = {}
+    evidence: dict[str, list[str]] = {}
+    for experiment in experiments():
+        start = os.fstat(2).st_size
+        session.attempt(write(experiment.model), [], Case("", (), ()), run=False)
+        said = session.said_since(start)
+        report = litert_log.delegation(said)
+        taken = report.delegated if report is not None else None
+        if taken in experiment.meanings:
+            behaviour[experiment.name] = experiment.meanings[taken]
+        evidence[experiment.name] = list(report.lines) if report is not None else ["no node is named as refused"]
+    adapter = litert_log.adapter(log.read_text(errors="replace"))
+    say(
+        {
+            "session": {
+                "behaviour": behaviour,
+                "behaviour_evidence": evidence,
+                "adapter": f"{adapter.name} ({adapter.backend})" if adapter else None,
+                "adapter_kind": None if adapter is None else "software" if adapter.software else "hardware",
+                "adapter_evidence": _STAMP.sub("", adapter.line) if adapter else None,
+            }
+        }
+    )
+
+
+def _fork(work: Callable[[Say], None], log: Path, results: Path, limit_s: float) -> int:
+    """Do something in a process of its own; its wait status, or SIGKILL's if it hung."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            with results.open("a") as file:
+                work(lambda document: _write(file, document))
+            code = 0
+        except BaseException:
+            # What goes wrong here is a fault of the probe itself: it has to be seen.
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return status
+        time.sleep(0.02)
+        if time.time() - max(results.stat().st_mtime, log.stat().st_mtime) > limit_s:
+            os.kill(pid, signal.SIGKILL)
+            return os.waitpid(pid, 0)[1]
+
+
+def _write(file: Any, document: dict[str, Any]) -> None:
+    file.write(json.dumps(document) + "\n")
+    file.flush()
+
+
+def _unfinished(results: Path) -> tuple[set[str], str | None, str | None]:
+    """Ids of finished cases; id and signature of the one that was begun and not finished."""
+    finished: set[str] = set()
+    at = signature = None
+    for line in results.read_text().splitlines():
+        document = json.loads(line)
+        if "begin" in document:
+            at, signature = document["begin"], None
+        elif "signature" in document:
+            signature = document["signature"]
+        elif "done" in document:
+            finished.add(document["done"]["case"])
+            at = None
+    return finished, at, signature
+
+
+def _death(case: Case, signature: str | None, status: int, log: Path) -> tuple[Outcome, bool]:
+    """The outcome of a case that its process did not survive, and whether the log says why.
+
+    A case that had no signature yet died in the CPU's own kernel: no lane is to blame, and none can run it.
+    """
+    said = log.read_text(errors="replace")
+    fatal = [_STAMP.sub("", line.strip()) for line in said.splitlines() if _FATAL.match(line.strip())][:3]
+    last = [line for line in said.splitlines() if line.strip()][-1:]
+    ended = f"signal {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else " ".join(last)
+    reason = re.sub(r"0x[0-9a-f]{4,}", "0x...", fatal[0] if fatal else ended)
+    kind = "crash" if signature is not None else "invalid"
+    outcome = Outcome(case.id, case.op, signature, kind, reason, evidence=[*fatal, ended], date=_today())
+    return outcome, bool(fatal)
+
+
+def main(arguments: list[str]) -> int:
+    """Try all cases, whatever some of them do to their process."""
+    source, results = map(Path, arguments[:2])
+    size, limit_s = 300, 60.0
+    cases = {case.id: case for case in (Case.from_json(item) for item in json.loads(source.read_text()))}
+    log = results.with_suffix(".log")
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    results.touch()
+    _import_runtime()
+    _fork(functools.partial(_behave, log), log, results, limit_s)
+    os.ftruncate(2, 0)
+    suspects: set[str] = set()
+    while cases:
+        portion = list(cases.values())[:size]
+        if portion[0].id in suspects:
+            portion = portion[:1]
+        before = results.stat().st_size
+        status = _fork(functools.partial(_batch, portion, log), log, results, limit_s)
+        finished, at, signature = _unfinished(results)
+        if at is not None:
+            outcome, certain = _death(cases[at], signature, status, log)
+            if certain or at in suspects:
+                with results.open("a") as file:
+                    _write(file, {"done": outcome.to_json()})
+                finished.add(at)
+            suspects.add(at)
+        elif results.stat().st_size == before:
+            return 1
+        cases = {key: case for key, case in cases.items() if key not in finished}
+        os.ftruncate(2, 0)
+    return 0
+
+
+def _import_runtime() -> None:
+    with contextlib.suppress(ImportError):
+        import ai_edge_litert.compiled_model
+        import ai_edge_litert.interpreter  # noqa: F401
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
