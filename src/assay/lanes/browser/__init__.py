@@ -40,13 +40,9 @@ class BrowserLane:
             browser = chromium.find()
         except AssayError as error:
             return Availability(False, reason=error.message, fix=error.fix)
-        runtime = litertjs.find()
+        runtime = litertjs.find() or next(iter(reversed(litertjs.installed())), None)
         if runtime is None:
-            return Availability(
-                False,
-                reason=f"LiteRT.js {litertjs.DEFAULT_VERSION} is not in the cache",
-                fix="assay browser install",
-            )
+            return Availability(False, reason="no LiteRT.js is in the cache", fix="assay browser install")
         on = f"{chromium.version(browser) or browser}, LiteRT.js {runtime.version}"
         details: dict[str, Any] = {"runtime_version": runtime.version, "browser": str(browser)}
         if self.accelerator == "webgpu":
@@ -170,6 +166,7 @@ def _metrics(facts: dict[str, Any]) -> dict[str, float | int | str | bool | None
         "runtime_load_ms": runtime.get("ms"),
         "wasm_threads": runtime.get("thread_count"),
         "model_fetch_ms": facts.get("model_fetch_ms"),
+        "inference_total_ms": facts.get("inference_ms"),
         "js_heap_mb": memory.get("js_heap_mb"),
         "wasm_memory_mb": memory.get("wasm_memory_mb"),
         "hardware_concurrency": page.get("hardware_concurrency"),

@@ -1,5 +1,5 @@
 // One job: told by job.json, reported stage by stage, outputs sent back as they are in memory.
-const report = {facts: {}, samples_ms: []};
+const report = {facts: {inference_ms: 0}, samples_ms: []};
 let stage = 'start';
 
 async function post(name, body) {
@@ -35,6 +35,14 @@ async function run() {
   const lost = litert.deviceLost();
   lost.catch(() => {});
   const orLost = (promise) => Promise.race([promise, lost]);
+  // All inferences go through here, so that their sum can be told from everything around them.
+  const infer = async (set) => {
+    const start = performance.now();
+    const arrays = await orLost(litert.invoke(signature, sets[set]));
+    const ms = performance.now() - start;
+    report.facts.inference_ms += ms;
+    return {arrays, ms};
+  };
 
   const fetchStart = performance.now();
   const bytes = new Uint8Array(await fetchBytes('model'));
@@ -50,8 +58,8 @@ async function run() {
   }
 
   await begin('load');
-  const {model, ms} = await orLost(litert.compile(bytes, job.accelerator, job.compile));
-  report.load_ms = ms;
+  const {model, ms: loadMs} = await orLost(litert.compile(bytes, job.accelerator, job.compile));
+  report.load_ms = loadMs;
   report.facts.is_fully_accelerated = model.isFullyAccelerated ?? null;
   report.facts.accelerator = model.options?.accelerator ?? null;
   report.facts.signatures = Object.keys(model.signatures);
@@ -64,10 +72,9 @@ async function run() {
 
   await begin('first_run');
   for (const [position, set] of job.sequence.entries()) {
-    const start = performance.now();
-    const arrays = await orLost(litert.invoke(signature, sets[set]));
+    const {arrays, ms} = await infer(set);
     if (position === 0) {
-      report.first_run_ms = performance.now() - start;
+      report.first_run_ms = ms;
       report.facts.outputs_served_by = arrays.map(({served}) => served);
       await begin('sequence');
     }
@@ -79,7 +86,7 @@ async function run() {
 
   if (job.runs > 0) {
     await begin('warmup');
-    for (let count = 0; count < job.warmup; count++) await orLost(litert.invoke(signature, sets[0]));
+    for (let count = 0; count < job.warmup; count++) await infer(0);
     await begin('timed');
     const end = performance.now() + job.budget_s * 1000;
     while (report.samples_ms.length < job.runs) {
@@ -87,9 +94,7 @@ async function run() {
         report.budget_hit = true;
         break;
       }
-      const start = performance.now();
-      await orLost(litert.invoke(signature, sets[0]));
-      report.samples_ms.push(performance.now() - start);
+      report.samples_ms.push((await infer(0)).ms);
     }
   }
   report.facts.memory = litert.memory();
