@@ -11,6 +11,7 @@ A table is a list of fields in slot order, `[name, kind, default, enum]`. Kinds:
 A union is the list of its members' names in order, `NONE` first.
 """
 
+import ast
 import inspect
 import json
 import re
@@ -113,29 +114,36 @@ def field(table: str, name: str, add: str, cls_source: str) -> list[Any]:
     return [key, f"[{SCALARS[scalar[1]]}", None, enum if key == "precision_config" else None]
 
 
+def sources(path: Path) -> dict[str, str]:
+    """The source of each function and class of a module, by name."""
+    text = path.read_text()
+    lines = text.splitlines(keepends=True)
+    return {
+        item.name: "".join(lines[item.lineno - 1 : item.end_lineno])
+        for item in ast.parse(text).body
+        if isinstance(item, ast.FunctionDef | ast.ClassDef)
+    }
+
+
 def schema() -> dict[str, Any]:
     """The whole schema as plain data."""
     enums: dict[str, dict[str, int]] = {}
     unions: dict[str, list[str]] = {}
     tables: dict[str, list[list[Any]]] = {}
     classes = dict(inspect.getmembers(generated, inspect.isclass))
+    source = sources(Path(generated.__file__))
     for name, cls in classes.items():
-        if f"{name}Creator" in vars(generated):
+        if f"{name}Creator" in source:
             values = numbers(cls)
             unions[name] = sorted(values, key=values.__getitem__)
             if [values[member] for member in unions[name]] != list(range(len(values))):
                 raise SystemExit(f"union {name} has gaps")
         elif f"{name}T" in classes:
-            source = inspect.getsource(cls)
             fields: dict[int, list[Any]] = {}
-            for adder_name, adder in vars(generated).items():
-                if not re.fullmatch(rf"{name}Add[A-Z]\w*", adder_name) or not inspect.isfunction(adder):
-                    continue
-                add = inspect.getsource(adder)
+            for adder, add in source.items():
                 slot = re.search(r"Slot\((\d+),", add)
-                if slot is None:
-                    continue
-                fields[int(slot[1])] = field(name, adder_name[len(name) + 3 :], add, source)
+                if slot is not None and re.fullmatch(rf"{name}Add[A-Z]\w*", adder):
+                    fields[int(slot[1])] = field(name, adder[len(name) + 3 :], add, source[name])
             tables[name] = [fields.get(slot, GONE) for slot in range(max(fields, default=-1) + 1)]
         elif not name.endswith("T") and numbers(cls):
             enums[name] = numbers(cls)

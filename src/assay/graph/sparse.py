@@ -61,8 +61,7 @@ def _coordinates(tensor: Tensor) -> list[np.ndarray[Any, Any]]:
             coordinate = np.tile(np.arange(size), len(position))
             position = position[parent] * size + coordinate
         else:
-            segments = np.asarray((level["array_segments"] or {}).get("values") or (), np.int64)
-            indices = np.asarray((level["array_indices"] or {}).get("values") or (), np.int64)
+            segments, indices = _vector(level["array_segments"]), _vector(level["array_indices"])
             rising = len(segments) > 1 and segments[0] >= 0 and bool(np.all(np.diff(segments) >= 0))
             if not rising or segments[-1] > len(indices):
                 raise ValueError("the segments do not fit the indices")
@@ -88,3 +87,11 @@ def _coordinates(tensor: Tensor) -> list[np.ndarray[Any, Any]]:
         if coordinate.max(initial=-1) >= size:
             raise ValueError("an index past the shape")
     return result
+
+
+def _vector(table: dict[str, Any] | None) -> np.ndarray[Any, Any]:
+    """The numbers of a `SparseIndexVector`, whichever width they are stored in."""
+    values = (table or {}).get("values")
+    if isinstance(values, (bytes, memoryview)):
+        return np.frombuffer(values, np.uint8).astype(np.int64)
+    return np.asarray(() if values is None else values, np.int64)
