@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 
 _KEPT = 20_000
 
@@ -24,7 +24,7 @@ class NativeOutput:
 
 
 @contextlib.contextmanager
-def kept_quiet() -> Iterator[NativeOutput]:
+def kept_quiet() -> Generator[NativeOutput]:
     """Send file descriptors 1 and 2, warnings and log records to a temporary file for the length of a block.
 
     C++ code writes to the descriptors themselves, so redirecting `sys.stdout` alone would not do. Progress of our

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.convert.recipe import ModelFacts, Plan, Recipe, Request
 
@@ -39,7 +39,8 @@ def encoder_plan(model: Sam2Model, variant: str, *, example: bool = False) -> Pl
     """
     import torch
 
-    size = int(model.prompt_encoder.input_image_size)
+    encoder: Any = model.prompt_encoder
+    size = int(encoder.input_image_size)
     return Plan(
         module=_encoder(model),
         inputs={"pixel_values": torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0))},

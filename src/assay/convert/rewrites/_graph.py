@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
+from torch.utils._pytree import tree_leaves
 
 aten = torch.ops.aten
 
@@ -88,21 +90,34 @@ def value(graph: fx.GraphModule, node: fx.Node) -> torch.Tensor | None:
     return found.detach() if isinstance(found, torch.Tensor) else None
 
 
-def skip_copies(node: fx.Node) -> fx.Node:
-    """The first node upwards that is more than a copy."""
-    while node.op == "call_function" and node.target in COPIES:
-        node = node.args[0]  # type: ignore[assignment]
-    return node
+def arguments(node: fx.Node) -> dict[str, Any]:
+    """The arguments of a call by the operator's own names, defaults filled in."""
+    target: Any = node.target
+    schema = target._schema.arguments
+    given = dict(zip((argument.name for argument in schema), node.args, strict=False)) | dict(node.kwargs)
+    return {argument.name: given.get(argument.name, argument.default_value) for argument in schema}
 
 
-def dim_of(node: fx.Node, position: int = 1, default: int = 0) -> int:
+def dim_of(node: fx.Node) -> int:
     """The axis argument of a node, counted from the front."""
-    dim: Any = node.args[position] if len(node.args) > position else node.kwargs.get("dim", default)
+    dim: Any = arguments(node)["dim"]
     source: Any = node.args[0]
     rank = len(shape(source[0] if isinstance(source, (list, tuple)) else source))
     if node.target in (aten.stack.default, aten.unsqueeze.default):
         rank += 1
     return int(dim) % rank
+
+
+def order_of(node: fx.Node) -> list[int]:
+    """The order of axes that a permute or transpose gives, counted from the front."""
+    rank = len(shape(node))
+    given: Any = node.args
+    if node.target is aten.permute.default:
+        return [int(axis) % rank for axis in given[1]]
+    order = list(range(rank))
+    first, second = (int(axis) % rank for axis in given[1:3])
+    order[first], order[second] = order[second], order[first]
+    return order
 
 
 class Builder:
@@ -153,9 +168,9 @@ def infer(node: fx.Node) -> None:
     def fake(argument: fx.Node) -> Any:
         return argument.meta["val"]
 
-    args = fx.node.map_arg(node.args, fake)
-    kwargs = fx.node.map_arg(node.kwargs, fake)
-    mode = next((leaf.fake_mode for leaf in _tensors((args, kwargs))), None)
+    args: Any = map_arg(node.args, fake)
+    kwargs: Any = map_arg(node.kwargs, fake)
+    mode: Any = next((leaf.fake_mode for leaf in _tensors((args, kwargs))), None)
     assert callable(node.target)
     if mode is None:
         node.meta["val"] = node.target(*args, **kwargs)
@@ -189,8 +204,10 @@ def clean(graph: fx.GraphModule) -> None:
 
 
 def _is_identity(node: fx.Node, source: fx.Node) -> bool:
-    if node.target in COPIES or node.target in (aten.dropout.default, aten.dropout_.default):
-        return node.target not in (aten.dropout.default, aten.dropout_.default) or not node.args[2]
+    if node.target in COPIES:
+        return True
+    if node.target in (aten.dropout.default, aten.dropout_.default):
+        return not arguments(node)["train"]
     if not isinstance(source.meta.get("val"), torch.Tensor) or not isinstance(node.meta.get("val"), torch.Tensor):
         return False
     if shape(node) != shape(source) or node.meta["val"].dtype != source.meta["val"].dtype:
@@ -202,7 +219,7 @@ def _is_identity(node: fx.Node, source: fx.Node) -> bool:
     if node.target is aten.permute.default:
         order: Any = node.args[1]
         return [axis % len(order) for axis in order] == list(range(len(order)))
-    return node.target is aten.repeat_interleave.self_int and node.args[1] == 1
+    return node.target is aten.repeat_interleave.self_int and arguments(node)["repeats"] == 1
 
 
 def _delete_unused_tensors(graph: fx.GraphModule) -> None:
@@ -217,14 +234,12 @@ def _delete_unused_tensors(graph: fx.GraphModule) -> None:
 
 
 def _tensors(tree: Any) -> Iterator[Any]:
-    leaves, _ = torch.utils._pytree.tree_flatten(tree)
-    return (leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and hasattr(leaf, "fake_mode"))
+    return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor) and hasattr(leaf, "fake_mode"))
 
 
 def _fake_mode(graph: fx.GraphModule) -> Any:
     for node in graph.graph.nodes:
-        found = node.meta.get("val")
-        if isinstance(found, torch.Tensor) and hasattr(found, "fake_mode"):
+        for found in _tensors(node.meta.get("val")):
             return found.fake_mode
     raise ValueError("the graph has no shapes: it does not come from `export`")
 

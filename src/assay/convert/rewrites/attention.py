@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import fx
 
-from ._graph import VIEWS, Builder, aten, calls, clean, replace, shape, value
+from ._graph import VIEWS, Builder, arguments, aten, calls, clean, replace, shape
+from ._graph import value as constant_of
 
 _MOVES = VIEWS | {aten.permute.default, aten.transpose.int}
 
@@ -71,19 +73,15 @@ def _matmul(graph: fx.GraphModule, node: fx.Node, product: _Product) -> bool:
 
 
 def _attention(graph: fx.GraphModule, node: fx.Node, product: _Product) -> bool:
-    arguments = dict(zip(("query", "key", "value", "mask", "dropout", "causal"), node.args, strict=False))
-    arguments |= {"mask": node.kwargs.get("attn_mask", arguments.get("mask"))}
-    query, key, value = (arguments[name] for name in ("query", "key", "value"))
-    mask: Any = arguments["mask"]
-    causal = arguments.get("causal", False) or node.kwargs.get("is_causal", False)
-    grouped = node.kwargs.get("enable_gqa", False)
-    if len(shape(query)) != 4 or shape(query)[:2] != shape(key)[:2] or causal or grouped:
+    given = arguments(node)
+    query, key, value, mask = (given[name] for name in ("query", "key", "value", "attn_mask"))
+    if len(shape(query)) != 4 or shape(query)[:2] != shape(key)[:2] or given["is_causal"] or given["enable_gqa"]:
         return False
     if mask is not None and (mask.meta["val"].dtype != query.meta["val"].dtype or len(shape(mask)) != 4):
         return False
     if product is _product_rank3 and (shape(query)[0] != 1 or mask is not None):
         return False
-    scale: Any = node.kwargs.get("scale")
+    scale: Any = given["scale"]
     build = Builder(graph, node)
     factor = 1 / math.sqrt(shape(query)[-1]) if scale is None else float(scale)
     scaled = query if _scale_projection(graph, query, factor) else build.call(aten.mul.Tensor, query, factor)
@@ -105,13 +103,13 @@ def _attention(graph: fx.GraphModule, node: fx.Node, product: _Product) -> bool:
 
 def _scale_projection(graph: fx.GraphModule, query: fx.Node, factor: float) -> bool:
     """Put the softmax scale into the weights of the projection that makes the query, if it makes nothing else."""
-    node = query
+    node: Any = query
     while node.op == "call_function" and len(node.users) == 1 and node.target in _MOVES:
-        node = node.args[0]  # type: ignore[assignment]
+        node = node.args[0]
     if node.target is not aten.linear.default or len(node.users) != 1:
         return False
     source, *parts = node.args
-    constants = [value(graph, part) for part in parts if isinstance(part, fx.Node)]
+    constants = [constant_of(graph, part) for part in parts if part is not None]
     if any(constant is None for constant in constants):
         return False
     build = Builder(graph, node)
@@ -121,9 +119,9 @@ def _scale_projection(graph: fx.GraphModule, query: fx.Node, factor: float) -> b
 
 def _product_rank4(build: Builder, left: fx.Node, right: fx.Node) -> fx.Node:
     # Importing it registers the operator and its lowering to one rank-4 BATCH_MATMUL.
-    from litert_torch.generative.custom_ops.bmm_4d import bmm_4d
+    import litert_torch.generative.custom_ops.bmm_4d  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
-    return build.call(bmm_4d._opoverload, left, right)
+    return build.call(torch.ops.litert_torch.bmm_4d.default, left, right)
 
 
 def _product_rank3(build: Builder, left: fx.Node, right: fx.Node) -> fx.Node:

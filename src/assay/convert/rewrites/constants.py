@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 
 from ._graph import VIEWS, Builder, aten, clean, replace, value
 
@@ -64,7 +65,9 @@ def _computed(graph: fx.GraphModule, node: fx.Node, known: dict[fx.Node, torch.T
         return known[argument]
 
     assert callable(node.target)
-    return node.target(*fx.node.map_arg(node.args, lookup), **fx.node.map_arg(node.kwargs, lookup))
+    args: Any = map_arg(node.args, lookup)
+    kwargs: Any = map_arg(node.kwargs, lookup)
+    return node.target(*args, **kwargs)
 
 
 def _shrunk(node: fx.Node, tensor: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ._graph import Builder, aten, calls, clean, replace, shape, value
+from ._graph import Builder, arguments, aten, calls, clean, replace, shape, value
 
 
 def conv_transpose_zero_stuffed(graph: fx.GraphModule) -> int:
@@ -25,13 +25,12 @@ def conv_transpose_zero_stuffed(graph: fx.GraphModule) -> int:
     """
     done = 0
     for node in calls(graph, aten.conv_transpose2d.input):
-        names = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
-        given: dict[str, Any] = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        given = arguments(node)
         weight = value(graph, given["weight"])
         plain = (
-            given.get("groups", 1) == 1
-            and set(given.get("dilation", [1])) == {1}
-            and not any(given.get("output_padding", [0]))
+            given["groups"] == 1
+            and set(_pair(given["dilation"])) == {1}
+            and not any(_pair(given["output_padding"]))
         )
         if weight is None or not plain:
             continue
@@ -42,8 +41,8 @@ def conv_transpose_zero_stuffed(graph: fx.GraphModule) -> int:
 
 
 def _zero_stuff(graph: fx.GraphModule, node: fx.Node, given: dict[str, Any], weight: torch.Tensor) -> None:
-    rows, columns = _pair(given.get("stride", 1))
-    pads = _pair(given.get("padding", 0))
+    rows, columns = _pair(given["stride"])
+    pads = _pair(given["padding"])
     kernel = tuple(weight.shape[2:])
     height, width = shape(given["input"])[2:]
     build = Builder(graph, node)
@@ -62,7 +61,7 @@ def _zero_stuff(graph: fx.GraphModule, node: fx.Node, given: dict[str, Any], wei
     if any(padding):
         stuffed = build.call(aten.constant_pad_nd.default, stuffed, padding, 0.0)
     turned = build.constant(weight.flip(2, 3).transpose(0, 1))
-    replace(node, build.call(aten.conv2d.default, stuffed, turned, given.get("bias")))
+    replace(node, build.call(aten.conv2d.default, stuffed, turned, given["bias"]))
 
 
 def _pair(number: Any) -> tuple[int, int]:

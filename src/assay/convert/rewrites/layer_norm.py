@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torch import fx
 
-from ._graph import Builder, aten, calls, clean, replace, shape
+from ._graph import Builder, arguments, aten, calls, clean, replace, shape
 
 
 def layer_norm_prescaled(graph: fx.GraphModule) -> int:
@@ -26,8 +25,7 @@ def layer_norm_prescaled(graph: fx.GraphModule) -> int:
     """
     done = 0
     for node in calls(graph, aten.layer_norm.default):
-        names = ("input", "normalized_shape", "weight", "bias", "eps")
-        given: dict[str, Any] = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+        given = arguments(node)
         if len(given["normalized_shape"]) != 1:
             continue
         source: fx.Node = given["input"]
@@ -36,13 +34,11 @@ def layer_norm_prescaled(graph: fx.GraphModule) -> int:
         centred = build.call(aten.sub.Tensor, source, build.call(aten.mean.dim, source, [-1], True))
         small = build.call(aten.mul.Tensor, centred, scale)
         variance = build.call(aten.mean.dim, build.call(aten.mul.Tensor, small, small), [-1], True)
-        root = build.call(
-            aten.rsqrt.default, build.call(aten.add.Tensor, variance, given.get("eps", 1e-5) * scale**2)
-        )
+        root = build.call(aten.rsqrt.default, build.call(aten.add.Tensor, variance, given["eps"] * scale**2))
         normed = build.call(aten.mul.Tensor, small, root)
-        if given.get("weight") is not None:
+        if given["weight"] is not None:
             normed = build.call(aten.mul.Tensor, normed, given["weight"])
-        if given.get("bias") is not None:
+        if given["bias"] is not None:
             normed = build.call(aten.add.Tensor, normed, given["bias"])
         replace(node, normed)
         done += 1

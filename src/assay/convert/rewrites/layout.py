@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import fx
 
-from ._graph import VIEWS, Builder, aten, calls, clean, replace, shape
+from ._graph import VIEWS, Builder, aten, calls, clean, order_of, replace, shape
 
 
 def channels_last(graph: fx.GraphModule) -> int:
@@ -30,18 +30,6 @@ def channels_last(graph: fx.GraphModule) -> int:
         done += _split_before(graph, node)
     clean(graph)
     return done
-
-
-def order_of(node: fx.Node) -> list[int]:
-    """The order of axes that a permute or transpose gives, counted from the front."""
-    rank = len(shape(node))
-    if node.target is aten.permute.default:
-        given: Any = node.args[1]
-        return [int(axis) % rank for axis in given]
-    order = list(range(rank))
-    first, second = (int(axis) % rank for axis in node.args[1:3])  # type: ignore[arg-type]
-    order[first], order[second] = order[second], order[first]
-    return order
 
 
 def _merge_after(graph: fx.GraphModule, node: fx.Node) -> bool:

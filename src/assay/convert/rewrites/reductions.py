@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import fx
 
-from ._graph import Builder, aten, calls, clean, replace, shape
+from ._graph import Builder, arguments, aten, calls, clean, replace, shape
 
 
 def mean_cascade(graph: fx.GraphModule) -> int:
@@ -26,7 +26,7 @@ def mean_cascade(graph: fx.GraphModule) -> int:
         source: Any = node.args[0]
         rank = len(shape(source))
         if node.target is aten.adaptive_avg_pool2d.default:
-            if list(node.args[1]) not in ([1, 1], [1]):  # type: ignore[arg-type]
+            if set(arguments(node)["output_size"]) != {1}:
                 continue
             axes, keep = [rank - 2, rank - 1], True
         elif node.target is aten.mean.default:
@@ -34,8 +34,8 @@ def mean_cascade(graph: fx.GraphModule) -> int:
         else:
             given: Any = node.args[1]
             axes = sorted(axis % rank for axis in given or range(rank))
-            keep = bool(node.args[2]) if len(node.args) > 2 else bool(node.kwargs.get("keepdim", False))
-        if len(axes) < 2 or node.kwargs.get("dtype") is not None:
+            keep = bool(arguments(node)["keepdim"])
+        if len(axes) < 2 or arguments(node).get("dtype") is not None:
             continue
         build = Builder(graph, node)
         result = source

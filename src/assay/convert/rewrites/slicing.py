@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import fx
 
-from ._graph import VIEWS, Builder, aten, calls, clean, dim_of, replace, shape, value
+from ._graph import VIEWS, Builder, arguments, aten, calls, clean, dim_of, replace, shape, value
 
 _UNARY = frozenset(
     {
@@ -51,13 +51,12 @@ def slice_early(graph: fx.GraphModule) -> int:
 
 
 def _bounds(node: fx.Node) -> tuple[int, int, int]:
-    source: Any = node.args[0]
-    dim = dim_of(node)
-    size = shape(source)[dim]
-    given = [*node.args[2:], None, None, None]
-    start, end, step = (given[0] or 0, size if given[1] is None else given[1], given[2] or 1)
-    start, end = (int(edge) + size if int(edge) < 0 else int(edge) for edge in (start, end))  # type: ignore[arg-type]
-    return start, min(end, size), int(step)  # type: ignore[arg-type]
+    given = arguments(node)
+    size = shape(given["self"])[dim_of(node)]
+    start = 0 if given["start"] is None else int(given["start"])
+    end = size if given["end"] is None else int(given["end"])
+    start, end = (edge + size if edge < 0 else edge for edge in (start, end))
+    return start, min(end, size), int(given["step"])
 
 
 def _select_of_slice(graph: fx.GraphModule, node: fx.Node) -> bool:

@@ -9,7 +9,21 @@ from typing import Any
 
 from torch import fx
 
-from ._graph import COPIES, VIEWS, Builder, aten, calls, clean, dim_of, getitem, infer_from, replace, shape, value
+from ._graph import (
+    COPIES,
+    VIEWS,
+    Builder,
+    aten,
+    calls,
+    clean,
+    dim_of,
+    getitem,
+    infer_from,
+    order_of,
+    replace,
+    shape,
+    value,
+)
 
 
 def views_rank4(graph: fx.GraphModule) -> int:
@@ -34,7 +48,7 @@ def views_rank4(graph: fx.GraphModule) -> int:
             continue
         source: Any = high.args[0]
         build = Builder(graph, ends[0])
-        moved = _permute_in_steps(build, source, shape(high), _order(node))
+        moved = _permute_in_steps(build, source, shape(high), order_of(node))
         for end in ends:
             replace(end, Builder(graph, end).view(moved, shape(end)))
         done += 1
@@ -112,17 +126,6 @@ def _ends_of_copies(node: fx.Node) -> Sequence[fx.Node]:
     for user in node.users:
         ends.extend(_ends_of_copies(user) if user.target in COPIES else [user])
     return ends
-
-
-def _order(node: fx.Node) -> list[int]:
-    rank = len(shape(node))
-    if node.target is aten.permute.default:
-        given: Any = node.args[1]
-        return [axis % rank for axis in given]
-    order = list(range(rank))
-    first, second = (int(axis) % rank for axis in node.args[1:3])  # type: ignore[arg-type]
-    order[first], order[second] = order[second], order[first]
-    return order
 
 
 def _permute_in_steps(build: Builder, source: fx.Node, sizes: Sequence[int], order: Sequence[int]) -> fx.Node:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from assay.convert.extra import require
 from assay.errors import AssayError
+from assay.records.files import write_atomic
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -52,7 +55,7 @@ def preprocess(image: Pixels, size: int) -> Floats:
         `[1, 3, size, size]` float32, normalized.
     """
     square = resize(image, size, size).astype(np.float32)
-    return np.ascontiguousarray(((square - _MEAN) / _STD).transpose(2, 0, 1)[None])
+    return np.ascontiguousarray(((square - _MEAN) / _STD).transpose(2, 0, 1)[None], np.float32)
 
 
 def resize(image: Pixels, height: int, width: int) -> Pixels:
@@ -113,9 +116,9 @@ def upscale_logits(logits: Floats, height: int, width: int) -> Floats:
     down, one = down[:, None], np.float32(1)
 
     def along(line: Floats) -> Floats:
-        return (one - across) * line[..., left] + across * line[..., right]
+        return np.asarray((one - across) * line[..., left] + across * line[..., right], np.float32)
 
-    return (one - down) * along(upper) + down * along(lower)
+    return np.asarray((one - down) * along(upper) + down * along(lower), np.float32)
 
 
 def _linear_taps(size: int, length: int) -> tuple[NDArray[Any], NDArray[Any], Floats]:
@@ -126,7 +129,11 @@ def _linear_taps(size: int, length: int) -> tuple[NDArray[Any], NDArray[Any], Fl
 
 
 def overlay(
-    image: Pixels, mask: NDArray[np.bool_], points: Floats, labels: NDArray[Any], box: Floats | None
+    image: Pixels,
+    mask: NDArray[np.bool_],
+    points: Sequence[tuple[float, float]],
+    labels: Sequence[int],
+    box: tuple[float, float, float, float] | None,
 ) -> Pixels:
     """The image with the mask tinted blue, foreground points green, background points red, the box yellow."""
     from PIL import Image, ImageDraw
@@ -136,9 +143,37 @@ def overlay(
     picture = Image.fromarray(tinted.astype(np.uint8))
     draw = ImageDraw.Draw(picture)
     radius = max(3, max(image.shape[:2]) // 120)
-    for (x, y), label in zip(points.tolist(), labels.tolist(), strict=True):
+    for (x, y), label in zip(points, labels, strict=True):
         colour = (40, 220, 80) if label == 1 else (240, 50, 50)
         draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=colour, outline=(255, 255, 255))
     if box is not None:
-        draw.rectangle(tuple(box.tolist()), outline=(255, 215, 0), width=max(2, radius // 2))
+        # Pillow wants the corners in order; the model does not.
+        corners = (min(box[0], box[2]), min(box[1], box[3]), max(box[0], box[2]), max(box[1], box[3]))
+        draw.rectangle(corners, outline=(255, 215, 0), width=max(2, radius // 2))
     return np.asarray(picture)
+
+
+def write_result(
+    out: Path,
+    image: Pixels,
+    masks: NDArray[np.bool_],
+    best: int,
+    points: Sequence[tuple[float, float]],
+    labels: Sequence[int],
+    box: tuple[float, float, float, float] | None,
+) -> list[Path]:
+    """Write the overlay of the best mask to `out`, and every mask beside it; the paths, the overlay first."""
+    pictures = {out: overlay(image, masks[best], points, labels, box)}
+    for index, mask in enumerate(masks):
+        pictures[out.with_suffix(f".mask-{index + 1}.png")] = mask.astype(np.uint8) * 255
+    for path, picture in pictures.items():
+        write_atomic(path, _png(picture))
+    return list(pictures)
+
+
+def _png(picture: Pixels) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, format="PNG")
+    return file.getvalue()

@@ -177,16 +177,22 @@ def _check_config(path: Path) -> None:
     if not path.is_file():
         raise AssayError(f"{path} is missing", fix="name a folder that save_pretrained wrote")
     try:
-        config = json.loads(path.read_text()) if path.stat().st_size < 1 << 20 else None
-    except ValueError as error:
+        config: Any = json.loads(path.read_text()) if path.stat().st_size < 1 << 20 else None
+    except (ValueError, RecursionError) as error:
         raise AssayError(f"{path} is not JSON: {error}") from error
-    kind = config.get("model_type") if isinstance(config, dict) else None
+    kind = _inside(config, "model_type")
     if kind not in ("sam2", "sam2_video"):
         raise AssayError(f"{path} describes {kind!r}, not sam2", fix="name a SAM 2.1 Hiera-tiny checkpoint")
-    vision = config.get("vision_config") or {}
-    blocks = (vision.get("backbone_config") or {}).get("blocks_per_stage", _TINY_BLOCKS)
+    blocks = _inside(config, "vision_config", "backbone_config", "blocks_per_stage") or _TINY_BLOCKS
     if blocks != _TINY_BLOCKS:
         raise AssayError(f"{path} describes a backbone with blocks {blocks}: not Hiera-tiny {_TINY_BLOCKS}")
+
+
+def _inside(config: Any, *names: str) -> Any:
+    """The value under a path of names; None where the document is of another form."""
+    for name in names:
+        config = config.get(name) if isinstance(config, dict) else None
+    return config
 
 
 def _file_state(path: Path) -> dict[str, torch.Tensor]:
