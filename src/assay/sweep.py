@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from assay import graph
 from assay.artifact import identify, model_ids
 from assay.errors import AssayError
 from assay.lanes.browser.worker import BrowserWorker
@@ -136,20 +137,23 @@ def sweep(
         missing = journal.missing(digest, lanes)
         if not missing:
             return
-        # All signatures of a model are one unit: a lane counts once all of them were measured on it.
         one = dataclasses.replace(settings, lanes=missing, model_id=ids[path])
+        left = {lane: _signatures(path, settings) for lane in missing}
+
+        def tell(result: RunResult) -> None:
+            # A lane counts as measured once all of the model's signatures were.
+            left[result.lane] -= 1
+            if left[result.lane] == 0:
+                journal.note(digest, result.lane)
+            with lock:
+                done(result)
+
         part = run_models([path], one, notify=notify, done=tell, runner=worker.run_job)
-        for lane in missing:
-            journal.note(digest, lane)
         with lock:
             report.results += part.results
             report.errors += part.errors
             report.warnings += part.warnings
             report.cards += part.cards
-
-    def tell(result: RunResult) -> None:
-        with lock:
-            done(result)
 
     if jobs == 1:
         with BrowserWorker() as worker:
@@ -159,6 +163,10 @@ def sweep(
         _side_by_side(models, jobs, lambda path, worker: _measured(measure, path, worker, report))
     journal.end()
     return report
+
+
+def _signatures(path: Path, settings: Settings) -> int:
+    return len(settings.signatures) or len(graph.read(path).signatures)
 
 
 def _measured(
@@ -179,9 +187,12 @@ def _side_by_side(models: Sequence[Path], jobs: int, measure: Callable[[Path, Br
         mine.worker = BrowserWorker()
         workers.append(mine.worker)
 
+    def on_my_worker(path: Path) -> None:
+        measure(path, mine.worker)
+
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="sweep", initializer=start)
     try:
-        for future in [pool.submit(lambda one: measure(one, mine.worker), path) for path in models]:
+        for future in [pool.submit(on_my_worker, path) for path in models]:
             future.result()
     finally:
         # The browsers go first: a thread that waits for one would keep an interrupted sweep alive.

@@ -16,7 +16,8 @@ from assay.errors import AssayError
 from assay.lanes.base import Job, Observation, save_observation
 from assay.lanes.browser import chromium, litertjs
 from assay.lanes.browser.chromium import BrowserOptions
-from assay.lanes.browser.measurement import BrowserFailure, Measurement, first_line
+from assay.lanes.browser.measurement import Measurement, first_line
+from assay.lanes.browser.page_job import BrowserFailure
 from assay.lanes.browser.server import Server
 from assay.records.failure import FailureClass
 
