@@ -18,7 +18,8 @@ from assay.report.graph_layout import Point, layout
 #: Status -> what the legend says. The colours are in the template; each also has a mark of its own.
 STATUSES: dict[str, str] = {
     "delegated": "taken by the accelerator",
-    "refused": "refused, runs on the CPU",
+    "wrong": "taken, and wrong or failing",
+    "refused": "on the CPU",
     "unknown": "unknown",
 }
 #: More nodes than this make a page that no browser scrolls with pleasure.
@@ -45,7 +46,7 @@ def render_graph(
     Args:
         model: The model.
         subgraph: Index of the subgraph.
-        status: Node index -> `delegated`, `refused` or `unknown`; nodes that are not in it stay plain.
+        status: Node index -> one of `STATUSES`; nodes that are not in it stay plain.
         reasons: Node index -> why, shown with the node's details.
         title: The page's title; the file's name by default.
         note: A line under the title: where the colours come from.
