@@ -116,7 +116,8 @@ def _subgraphs(summary: Summary) -> Table:
     for facts in summary.subgraphs:
         notes = [f"MACs unknown for {', '.join(map(printable, facts.unknown_macs))}"] if facts.unknown_macs else []
         notes += ["dynamic shapes"] if facts.is_dynamic else []
-        label = f"{facts.index} {printable(facts.name)}".strip()
+        name = printable(facts.name)
+        label = f"{facts.index} {name if len(name) <= 40 else name[:39] + '…'}".strip()
         activations = quantity(facts.activations_bytes, "B")
         macs = quantity(facts.macs)
         row = (label, str(facts.nodes), str(facts.tensors), macs, activations, "; ".join(notes))
