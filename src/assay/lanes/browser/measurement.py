@@ -50,6 +50,7 @@ class Measurement:
             session.options,
             litertjs_version=session.runtime.version,
             browser_version=session.version,
+            own_browser=session.options.cdp is None,
         )
         self._events: asyncio.Queue[PageEvent] = asyncio.Queue()
         self._over = False

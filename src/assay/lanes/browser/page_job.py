@@ -60,6 +60,7 @@ class PageJob:
         options: How the browser runs.
         litertjs_version: Version of the LiteRT.js that is served.
         browser_version: As the DevTools protocol tells it; None leaves it to what the page tells.
+        own_browser: True if the browser is a child of this process, so that the load of others can be told.
 
     Attributes:
         console: Lines of the page's console so far.
@@ -74,6 +75,7 @@ class PageJob:
         *,
         litertjs_version: str,
         browser_version: str | None,
+        own_browser: bool,
     ) -> None:
         self.console: list[str] = []
         self._job = job
@@ -82,6 +84,7 @@ class PageJob:
         self._options = options
         self._litertjs_version = litertjs_version
         self._browser_version = browser_version
+        self._own_browser = own_browser
         self._waiting: list[PageEvent] = []
         self._outputs = Path(job.workdir) / "outputs"
         self._clock: tuple[machine.State, machine.Clock] | None = None
@@ -160,8 +163,7 @@ class PageJob:
         observation = self._observation
         if stage == "runtime":
             self._check_adapter()
-        local = self._options.cdp is None
-        if stage == "warmup" and local:
+        if stage == "warmup" and self._own_browser:
             self._clock = machine.read_state(), machine.read_clock()
         if stage == "timed":
             observation.warmup_runs = self._job.warmup

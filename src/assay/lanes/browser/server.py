@@ -32,8 +32,8 @@ _TYPES = {
 # `blob:` and `unsafe-eval` are what the runtime's WebAssembly and its threads need.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' 'unsafe-eval' blob:; "
-    "worker-src 'self' blob:; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    "worker-src 'self' blob:; frame-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
 )
 
 
@@ -79,6 +79,7 @@ class Server:
                     if path.is_file() and path.suffix in {".js", ".wasm"}:
                         name = path.relative_to(runtime.folder).as_posix()
                         self._files[f"litertjs/{name}"] = path
+        self._assets = tuple(self._files)
         self._http = _Http(("127.0.0.1", port), self._handler())
         self.port = int(self._http.server_address[1])
         # A fixed port is for a forwarded one, whose name on the other side is localhost too.
@@ -93,6 +94,11 @@ class Server:
     def serve(self, name: str, content: Path | bytes | Callable[[], bytes]) -> None:
         """Serve a file, bytes, or what a function makes when asked, under a name below the token."""
         self._files[name] = content
+
+    def mirror(self, prefix: str) -> None:
+        """Serve the page's own files and the runtime below a folder too, for a page that lives there."""
+        for name in self._assets:
+            self._files[prefix + name] = self._files[name]
 
     def receive(self, name: str, receiver: Receiver) -> None:
         """Hand the bodies posted to a name to a function; it runs in the request's thread."""

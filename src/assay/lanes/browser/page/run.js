@@ -10,7 +10,8 @@ async function post(name, body) {
 // The answer comes when the other side is ready: it may read the machine's clock in between.
 async function begin(name) {
   stage = name;
-  await post('stage', JSON.stringify({stage: name, report}));
+  self.assayProgress?.({stage});
+  await post('stage', JSON.stringify({stage: name, report, console: self.assayConsole?.splice(0)}));
 }
 
 async function fetchBytes(name) {
@@ -35,12 +36,14 @@ async function run() {
   const lost = litert.deviceLost();
   lost.catch(() => {});
   const orLost = (promise) => Promise.race([promise, lost]);
+  let inferences = 0;
   // All inferences go through here, so that their sum can be told from everything around them.
   const infer = async (set) => {
     const start = performance.now();
     const arrays = await orLost(litert.invoke(signature, sets[set]));
     const ms = performance.now() - start;
     report.facts.inference_ms += ms;
+    self.assayProgress?.({stage, done: ++inferences, total: job.sequence.length + (job.runs && job.warmup + job.runs)});
     return {arrays, ms};
   };
 
@@ -114,7 +117,9 @@ function inputOrder(ours, theirs) {
 run().catch(async (error) => {
   const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
   try {
-    await post('failure', JSON.stringify({stage, error: text, stack: error?.stack ?? null, report}));
+    await post('failure', JSON.stringify({
+      stage, error: text, stack: error?.stack ?? null, report, console: self.assayConsole?.splice(0),
+    }));
   } catch (gone) {
     console.error(`Assay could not report a failure: ${text}; ${gone}`);
   }
