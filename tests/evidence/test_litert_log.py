@@ -13,7 +13,7 @@ DEQUANTIZE:
 DEQUANTIZE: Dequantize for Densify is not supported
 108 operations will run on the GPU, and the remaining 183 operations will run on the CPU.
 I0000 00:00:1796125634.519501    3034 delegate_kernel.cc:984] Initializing WebGPU-based API from graph.
-"""  # noqa: W291
+"""
 ADAPTER = (
     "I0000 00:00:1796125634.515158    3034 environment.cc:532] Selected adapter: SwiftShader Device (Subzero), "
     "arch=swiftshader, vendor=google, backend=Vulkan, adapterType=CPU / Software"
