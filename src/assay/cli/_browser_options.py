@@ -1,5 +1,6 @@
 """The options of verbs that measure in browsers."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +43,7 @@ Experimental = Annotated[bool, typer.Option("--experimental", help="Allow experi
 
 
 def lane_options(
+    lanes: Sequence[str],
     *,
     adapter: str,
     cdp: str | None,
@@ -56,11 +58,14 @@ def lane_options(
     """The lane options for `Settings.options`, checked before anything is measured.
 
     Raises:
-        AssayError: A value is not possible, or that version of LiteRT.js is not installed.
+        AssayError: A value is not possible, a lane is experimental, or that LiteRT.js is not installed.
     """
+    from assay.errors import AssayError
     from assay.lanes.browser.chromium import BrowserOptions
     from assay.lanes.browser.litertjs import require
 
+    if "webnn" in lanes and not experimental:
+        raise AssayError("the lane webnn is experimental", fix="add --experimental")
     given = {
         "adapter": adapter if adapter != "auto" else None,
         "cdp": cdp,

@@ -6,6 +6,18 @@ from typing import Annotated
 
 import typer
 
+from assay.cli._browser_options import (
+    Adapter,
+    Cdp,
+    Experimental,
+    Jspi,
+    LiteRtJs,
+    Port,
+    Precision,
+    WasmThreads,
+    lane_options,
+)
+
 app = typer.Typer(add_completion=False)
 
 
@@ -89,6 +101,14 @@ def run(
         ),
     ] = None,
     gpu_fp32: Annotated[bool, typer.Option("--gpu-fp32", help="Ask the GPU for fp32 arithmetic.")] = False,
+    adapter: Adapter = "auto",
+    cdp: Cdp = None,
+    port: Port = 0,
+    litertjs: LiteRtJs = None,
+    wasm_threads: WasmThreads = None,
+    jspi: Jspi = None,
+    precision: Precision = None,
+    experimental: Experimental = False,
     time_limit: Annotated[float, typer.Option(min=1.0, help="Seconds for one lane on one model.")] = 300.0,
     memory_limit: Annotated[
         int | None, typer.Option(min=64, help="MiB for one lane's process. Default: 3/4 of the machine's.")
@@ -107,7 +127,8 @@ def run(
     outputs are compared with those of the plain CPU kernels, and the verdict is match, precision noise or wrong,
     by the error that the model itself leads one to expect (docs/verdict.md). A crash, a hang or a refusal is a
     failed run with its failure class, and the rest goes on. Records: OUT/data/device_runs/<runtime
-    version>/<date>/. Cards: OUT/cards/<model id>/.
+    version>/<date>/, for the browser lanes OUT/data/sweep/<LiteRT.js version>/<date>/. Cards: OUT/cards/<model
+    id>/.
 
     Exit code: 0 all fine, 1 a run failed or showed what --fail-on names, 2 a file or an option cannot be used.
     """
@@ -116,6 +137,18 @@ def run(
     from assay.report import run_table
     from assay.run import RunResult, Settings, plan_lanes, run_models
 
+    browser = lane_options(
+        lane or [],
+        adapter=adapter,
+        cdp=cdp,
+        port=port,
+        litertjs=litertjs,
+        wasm_threads=wasm_threads,
+        jspi=jspi,
+        precision=precision,
+        experimental=experimental,
+        machine_label=device,
+    )
     settings = Settings(
         lanes=tuple(lane or ()),
         runs=runs,
@@ -136,7 +169,7 @@ def run(
         memory_limit=memory_limit,
         quiet_gate=quiet_gate,
         device=device,
-        options={"enforce_f32": True} if gpu_fp32 else {},
+        options={**({"enforce_f32": True} if gpu_fp32 else {}), **browser},
         command=("assay", *sys.argv[1:]),
     )
     lanes, _ = plan_lanes(settings)

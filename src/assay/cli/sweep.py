@@ -75,6 +75,7 @@ def sweep(
     from assay.sweep import sweep as run_sweep
 
     options = lane_options(
+        lane or [],
         adapter=adapter,
         cdp=cdp,
         port=port,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError
 from assay.evidence import litert_log, litertjs_log
-from assay.lanes.base import Availability, Job, LaneFacts, Observation, Refusal
+from assay.lanes.base import Availability, Job, LaneFacts, Observation, Refusal, save_observation
 from assay.lanes.browser import chromium, litertjs
 from assay.lanes.browser.environment import adapter_name, is_software
 from assay.records.failure import FailureClass
@@ -149,6 +149,15 @@ class WebNnLane(BrowserLane):
     precision = "fp16"
 
     experimental = True
+
+    def measure(self, job: Job, observation: Observation) -> None:
+        """As the other lanes, if the job says that experimental lanes may run."""
+        if not job.options.get("experimental"):
+            observation.error = "the lane webnn is experimental, and the job does not say that it may run"
+            observation.error_class = FailureClass.LANE_UNAVAILABLE
+            save_observation(job, observation)
+            return
+        super().measure(job, observation)
 
 
 def _refusals(report: litert_log.Delegation | None) -> tuple[Refusal, ...]:
