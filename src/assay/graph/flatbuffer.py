@@ -206,10 +206,11 @@ class Decoder:
 
         def read(position: int) -> Sequence[Any]:
             length: int = _U32(data, position)[0]
+            # Short ones are counted with the tables that hold them.
+            if length < 9:
+                return short[length](data, position + 4)
             if length <= EAGER:
                 self.spend(length)
-                if length < 9:
-                    return short[length](data, position + 4)
                 return struct.unpack_from(f"<{length}{code}", data, position + 4)
             end = position + 4 + length * width
             if end > self._end:
@@ -241,7 +242,9 @@ class Decoder:
         # Slots that the schema no longer uses have no name and are left out of dicts.
         names = [field.name for field in fields]
         gone = "" in names
-        enums = [] if name == "OperatorCode" else [(f.name, ENUM_NAMES[f.enum]) for f in fields if f.enum]
+        named = [] if name == "OperatorCode" else [field for field in fields if field.enum]
+        enums = [(field.name, ENUM_NAMES[field.enum or ""]) for field in named if field.kind in _WIDTHS]
+        enum_vectors = [(field.name, ENUM_NAMES[field.enum or ""]) for field in named if field.kind[0] == "["]
 
         def read(position: int) -> Any:
             vtable = position - _I32(data, position)[0]
@@ -267,7 +270,10 @@ class Decoder:
             if gone:
                 del table[""]
             for key, meanings in enums:
-                table[key] = _meaning(table[key], meanings)
+                number = table[key]
+                table[key] = meanings.get(number, number)
+            for key, meanings in enum_vectors:
+                table[key] = None if table[key] is None else tuple(meanings.get(n, n) for n in table[key])
             return table
 
         return read
@@ -331,10 +337,3 @@ class Decoder:
                 (slot, offset, fields[slot].kind[1:]) for slot, offset in references if fields[slot].kind[0] == "|"
             ],
         )
-
-
-def _meaning(value: Any, names: Mapping[int, str]) -> Any:
-    """The name of an enum's value, of each in a vector; numbers without a name stay."""
-    if isinstance(value, int):
-        return names.get(value, value)
-    return None if value is None else tuple(names.get(number, number) for number in value)
