@@ -220,7 +220,8 @@ class _Sums:
             places = None
         if wide_r.size == 0:
             return
-        with np.errstate(over="ignore"):
+        # Sums of huge values overflow to infinity, which `_number` turns into None.
+        with np.errstate(over="ignore", invalid="ignore"):
             self._differences(start, wide_r, wide_o, places, atol, rtol)
         if self.ulps:
             distance = ulp_distance(r, o)
@@ -340,14 +341,14 @@ class _Moments:
     def correlation(self) -> float | None:
         if self.count < 2:
             return None
-        variances = self.scatter[0, 0] * self.scatter[1, 1]
+        if not np.isfinite(self.scatter).all():
+            return None
         # Rounding of a constant's mean leaves a scatter of about (eps * mean)^2 per element: that is zero.
-        noise = (4 * np.finfo(np.float64).eps * np.abs(self.mean)) ** 2 * self.count
-        if self.scatter[0, 0] <= noise[0] or self.scatter[1, 1] <= noise[1]:
+        noise = 4 * np.finfo(np.float64).eps * np.abs(self.mean) * math.sqrt(self.count)
+        lengths = np.sqrt(np.diag(self.scatter))
+        if (lengths <= noise).any() or not lengths.all():
             return None
-        if not math.isfinite(variances) or variances <= 0:
-            return None
-        return float(np.clip(self.scatter[0, 1] / math.sqrt(variances), -1.0, 1.0))
+        return float(np.clip(self.scatter[0, 1] / lengths[0] / lengths[1], -1.0, 1.0))
 
 
 def ulp_distance(reference: NDArray[Any], output: NDArray[Any]) -> NDArray[np.uint64]:

@@ -58,18 +58,19 @@ class Consistency:
 
 
 def plan_sequence(sets: int) -> list[int]:
-    """The order of inferences that shows every fault named here: each set once, then all but the last again.
+    """The order of inferences that shows every fault named here: all sets, then all again in reverse.
 
-    With sets 0, 1, 2 that is 0 1 2 0 1 0: set 0 runs first, after 2 and after 1, so that a first run and each
-    predecessor can be told apart. A single set runs three times, which shows no stale output.
+    With sets 0, 1, 2 that is 0 1 2 2 1 0: each set runs twice, after different others, and the last one at once
+    again. Two sets run as 0 1 0 1 1. A single one runs three times, which shows no stale output.
+
+    Raises:
+        AssayError: No sets.
     """
     if sets < 1:
         raise AssayError("a sequence needs at least one set of inputs")
-    if sets == 1:
-        return [0, 0, 0]
-    if sets == 2:
-        return [0, 1, 0, 0, 1]
-    return [*range(sets), 0, 1, 0]
+    if sets <= 2:
+        return [0, 0, 0] if sets == 1 else [0, 1, 0, 1, 1]
+    return [*range(sets), *reversed(range(sets))]
 
 
 def check_consistency(sequence: Sequence[int], outputs: Sequence[Arrays], names: Sequence[str]) -> Consistency:
@@ -112,6 +113,8 @@ def _named(runs: list[tuple[int, Arrays]], names: Sequence[str]) -> tuple[str, s
     position = _stale_position(runs, names)
     if position is not None:
         return STALE, f"inference {position + 1} returned the outputs of the inference before"
+    if _lags(runs, names):
+        return STALE, "each inference returns the outputs that belong to the inputs before"
     later = [(i, j) for j in range(1, len(runs)) for i in range(1, j) if runs[i][0] == runs[j][0]]
     firsts = [j for j in range(1, len(runs)) if runs[j][0] == runs[0][0]]
     later_agree = all(_agree(runs[i][1], runs[j][1], names) for i, j in later)
@@ -132,6 +135,18 @@ def _stale_position(runs: list[tuple[int, Arrays]], names: Sequence[str]) -> int
         if any(not _agree(current[1], other[1], names) for other in own):
             return position
     return None
+
+
+def _lags(runs: list[tuple[int, Arrays]], names: Sequence[str]) -> bool:
+    """True if the inputs before decide the outputs alone: same predecessor, same outputs, other inputs."""
+    seen = False
+    for j in range(1, len(runs)):
+        for i in range(1, j):
+            if runs[i - 1][0] == runs[j - 1][0]:
+                if not _agree(runs[i][1], runs[j][1], names):
+                    return False
+                seen = seen or runs[i][0] != runs[j][0]
+    return seen
 
 
 def _depends_on_order(runs: list[tuple[int, Arrays]], names: Sequence[str]) -> bool:
