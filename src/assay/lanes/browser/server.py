@@ -32,8 +32,8 @@ _TYPES = {
 # `blob:` and `unsafe-eval` are what the runtime's WebAssembly and its threads need.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' 'unsafe-eval' blob:; "
-    "worker-src 'self' blob:; frame-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
+    "worker-src 'self' blob:; frame-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'"
 )
 
 

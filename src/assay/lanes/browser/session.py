@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _OPEN_TIMEOUT_S = 60.0
 _CLOSE_TIMEOUT_S = 5.0
+_LONGEST_SCRATCH = 60
 
 
 class Session:
@@ -54,6 +56,7 @@ class Session:
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._scratch = Path(tempfile.mkdtemp(prefix="browser-", dir=scratch))
+        self._short = _short_path(self._scratch)
         self.server = Server(self.runtime, options.port)
         self._loop = asyncio.new_event_loop()
         try:
@@ -87,6 +90,8 @@ class Session:
         psutil.wait_procs(processes, timeout=_CLOSE_TIMEOUT_S)
         self.server.close()
         self._loop.close()
+        if self._short != self._scratch:
+            self._short.unlink(missing_ok=True)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     async def _open(self) -> None:
@@ -94,7 +99,7 @@ class Session:
 
         # Whoever kills this process removes the scratch folder; in /tmp the profile would stay.
         before = os.environ.get("TMPDIR")
-        os.environ["TMPDIR"] = str(self._scratch)
+        os.environ["TMPDIR"] = str(self._short)
         try:
             self._playwright = await async_playwright().start()
             engine = self._playwright.chromium
@@ -139,6 +144,15 @@ class Session:
                 raise
             return await self._browser.contexts[0].new_page(), None
         return await context.new_page(), context
+
+
+def _short_path(folder: Path) -> Path:
+    """The folder, by a link where its path is too long for the browser's sockets (107 bytes with their names)."""
+    if len(os.fsencode(folder)) <= _LONGEST_SCRATCH:
+        return folder
+    link = Path(tempfile.gettempdir()) / f"assay-{secrets.token_hex(4)}"
+    link.symlink_to(folder, target_is_directory=True)
+    return link
 
 
 class Measurer:

@@ -141,6 +141,8 @@ export function memory() {
 
 /** Whether WebAssembly can still allocate so many bytes; null where it is past answering. */
 export function canAllocate(bytes) {
+  // An argument above 32 bits would lose its upper ones.
+  if (bytes >= 2 ** 32) return false;
   try {
     const pointer = liteRtWasm()._malloc(bytes);
     if (pointer) liteRtWasm()._free(pointer);

@@ -1,0 +1,123 @@
+"""What the browser tests share: LiteRT.js in the repository's cache, tiny models, and a second Chromium."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from assay import graph
+from assay.graph.build import GraphBuilder
+from assay.lanes.base import Job, TensorSpec
+from assay.lanes.browser import chromium, litertjs
+from assay.lanes.native import save_arrays
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache" / "assay"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def runtime() -> Iterator[litertjs.Runtime]:
+    """LiteRT.js of the default version; npm fetches it once."""
+    before = os.environ.get("ASSAY_CACHE")
+    os.environ["ASSAY_CACHE"] = str(CACHE)
+    yield litertjs.install()
+    if before is None:
+        del os.environ["ASSAY_CACHE"]
+    else:
+        os.environ["ASSAY_CACHE"] = before
+
+
+def double(shape: tuple[int, ...] = (1, 8, 8, 4), dtype: str = "float32") -> graph.Model:
+    """y = x + x."""
+    builder = GraphBuilder()
+    x = builder.input("x", shape, dtype)
+    return builder.finish([builder.op("ADD", [x, x], shape, name="y")])
+
+
+def tiled(rows: int, *, reduced: bool) -> graph.Model:
+    """x[1, 1024] repeated `rows` times; if reduced, its greatest values over the rows."""
+    builder = GraphBuilder()
+    x = builder.input("x", (1, 1024))
+    big = builder.op("TILE", [x, builder.constant(np.array([rows, 1], np.int32))], (rows, 1024), name="big")
+    if not reduced:
+        return builder.finish([big])
+    axis = builder.constant(np.array([0], np.int32))
+    options = {"keep_dims": True}
+    return builder.finish([builder.op("REDUCE_MAX", [big, axis], (1, 1024), options=options, name="y")])
+
+
+def with_unknown_op() -> graph.Model:
+    builder = GraphBuilder()
+    x = builder.input("x", (1, 4))
+    return builder.finish([builder.op("NoSuchOp", [x], (1, 4), name="y", custom_options=b"")])
+
+
+@pytest.fixture
+def make_job(tmp_path: Path) -> Callable[..., Job]:
+    """A job on a model made by hand: make_job(model, runs=..., options=..., ...)."""
+
+    def make(model: graph.Model, *, runs: int = 3, budget_s: float = 30.0, **options: object) -> Job:
+        folder = tmp_path / f"job-{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        graph.save(model, folder / "model.tflite")
+        signature = model.signatures[0]
+        generator = np.random.default_rng(0)
+        arrays = [
+            generator.uniform(0, 1, entry.tensor.shape).astype(entry.tensor.dtype) for entry in signature.inputs
+        ]
+        save_arrays(folder / "inputs.npz", arrays)
+        return Job(
+            model=str(folder / "model.tflite"),
+            workdir=str(folder),
+            signature=signature.key,
+            inputs=[TensorSpec(e.name, e.tensor.dtype, e.tensor.shape) for e in signature.inputs],
+            outputs=[TensorSpec(e.name, e.tensor.dtype, e.tensor.shape) for e in signature.outputs],
+            resized=[],
+            input_sets=[str(folder / "inputs.npz")],
+            sequence=[0],
+            warmup=1,
+            runs=runs,
+            budget_s=budget_s,
+            options={"adapter": "swiftshader", **options},
+        )
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def plain_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, psutil.Process]]:
+    """A second Chromium with a debugging port and no flags for WebGPU: its DevTools address, its process."""
+    profile = tmp_path_factory.mktemp("profile")
+    command = [str(chromium.find()), "--headless=new", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
+    if not chromium.can_sandbox():
+        command.append("--no-sandbox")
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        port_file = profile / "DevToolsActivePort"
+        end = time.monotonic() + 60
+        while not (port_file.exists() and port_file.read_text().strip()):
+            assert time.monotonic() < end, "the second Chromium does not start"
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port_file.read_text().split()[0]}", psutil.Process(process.pid)
+    finally:
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        for member in family:
+            member.kill()
+        process.wait()
+
+
+def chromium_processes() -> set[int]:
+    """Chromium processes that run now and are descendants of this test's process."""
+    found: set[int] = set()
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "chrom" in process.name():
+                found.add(process.pid)
+        except psutil.Error:
+            continue
+    return found
