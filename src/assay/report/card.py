@@ -66,7 +66,7 @@ def render_card(card: Card) -> str:
             front_matter=front_matter(card),
             cells=[cell_view(row) for row in all_rows if row not in language],
             language=[cell_view(row) for row in language],
-            failures=[row for row in all_rows if row.status == "failed"],
+            failures=[row for row in all_rows if row.status in ("failed", "wrong")],
             benchmarks=[_benchmark(record) for record in card.benchmarks],
             cross_runtime=[_benchmark(record) for record in card.cross_runtime],
             example=any(row.provenance == "example" for row in all_rows),
@@ -106,10 +106,20 @@ def cell_view(row: RunRow) -> CellView:
 
 def works(row: RunRow) -> str:
     """Whether the run works, in Markdown."""
-    text = WORKS[row.status]
     if row.status == "failed" and row.failure_class:
         return f"**no: {escape(row.failure_class.replace('_', ' '))}**"
-    return text
+    if row.status == "match" and row.verdict == "precision_noise":
+        return "yes, outputs match to the lane's precision"
+    return WORKS[row.status]
+
+
+def reason(row: RunRow) -> str:
+    """Why a run counts as failed or wrong, in Markdown."""
+    sentence = row.metrics.get("verdict_sentence")
+    if row.status == "wrong":
+        return escape(sentence if isinstance(sentence, str) else "the outputs differ from the reference's")
+    name = escape(row.failure_class or "failed")
+    return f"{name}: {code(row.error)}" if row.error else name
 
 
 def interval(row: RunRow) -> str:
@@ -175,6 +185,6 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,  # Markdown, not HTML: the filters below do the escaping.
     )
-    filters: dict[str, Any] = {"text": escape, "code": code, "link": link, "number": number}
+    filters: dict[str, Any] = {"text": escape, "code": code, "link": link, "number": number, "reason": reason}
     environment.filters.update(filters)
     return environment
