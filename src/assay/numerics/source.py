@@ -61,7 +61,8 @@ def _checked(source: str, signature: Signature, outputs: list[NDArray[Any]]) -> 
         fits = len(expected) == output.ndim and all(
             size in (-1, given) for size, given in zip(expected, output.shape, strict=True)
         )
-        if not fits and entry.tensor.has_rank:
+        unknown_rank = not expected and not entry.tensor.has_rank
+        if not fits and not unknown_rank:
             raise AssayError(
                 f"{source} gives output {entry.name!r} the shape {list(output.shape)}, "
                 f"the model has {list(expected)}",
@@ -130,7 +131,11 @@ def _from_torch(source: str, sets: Sequence[InputSet]) -> list[list[NDArray[Any]
         import torch
     except ImportError as error:
         raise AssayError("a PyTorch source needs torch", fix="pip install 'assay[convert]'") from error
-    model: Any = _load_function(source)()
+    function = _load_function(source)
+    try:
+        model: Any = function()
+    except Exception as error:  # The user's own code: whatever it raises is its answer.
+        raise AssayError(f"{source} cannot be called: {error!r}") from error
     if isinstance(model, torch.nn.Module):
         model = model.eval()
     results: list[list[NDArray[Any]]] = []
