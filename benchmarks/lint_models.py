@@ -245,7 +245,8 @@ def _convert(folder: Path) -> None:
 
     conv = nn.Sequential(
         nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU6(), nn.Conv2d(8, 8, 3, 1, 1, groups=8),
-        nn.Conv2d(8, 16, 1), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5), nn.Softmax(-1),
+        nn.Conv2d(8, 16, 1), nn.Hardswish(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5),
+        nn.Softmax(-1),
     )  # fmt: skip
     decoder = nn.Sequential(
         nn.Conv2d(8, 8, 3, padding=1), nn.PReLU(8), nn.Upsample(scale_factor=2, mode="bilinear"),

@@ -98,15 +98,16 @@ class Case:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Case:
         """The case that `to_json` wrote."""
-        inputs = tuple(
-            Operand(**{**item, "shape": tuple(item["shape"]), "dynamic": tuple(item["dynamic"])})
-            for item in data["inputs"]
-        )
-        outputs = tuple(
-            Result(item["dtype"], item["quantization"], None if item["shape"] is None else tuple(item["shape"]))
-            for item in data["outputs"]
-        )
-        return cls(**{**data, "inputs": inputs, "outputs": outputs})
+        inputs: list[Operand] = []
+        for item in data["inputs"]:
+            fields: dict[str, Any] = {**item, "shape": tuple(item["shape"]), "dynamic": tuple(item["dynamic"])}
+            inputs.append(Operand(**fields))
+        outputs: list[Result] = []
+        for item in data["outputs"]:
+            shape = None if item["shape"] is None else tuple(item["shape"])
+            outputs.append(Result(item["dtype"], item["quantization"], shape))
+        whole: dict[str, Any] = {**data, "inputs": tuple(inputs), "outputs": tuple(outputs)}
+        return cls(**whole)
 
     @property
     def id(self) -> str:
@@ -176,9 +177,7 @@ def _fit_scales(case: Case, inputs: Sequence[Tensor | None], output: Tensor | No
     output.quantization = Quantization(
         scales=[0.002 if output.dtype == "int16" else 0.5], zero_points=output.quantization.zero_points
     )
-    tensors = (
-        [tensor for tensor in inputs[1:] if tensor is not None] if case.op == "TRANSPOSE_CONV" else list(inputs)
-    )
+    tensors: list[Tensor | None] = list(inputs[1:] if case.op == "TRANSPOSE_CONV" else inputs)
     if case.op == "TRANSPOSE_CONV" and len(tensors) > 1:
         tensors[0], tensors[1] = tensors[1], tensors[0]
     if len(tensors) < 3 or any(tensor is None or tensor.quantization is None for tensor in tensors[:3]):

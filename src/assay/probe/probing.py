@@ -70,12 +70,15 @@ def probe(
     version = str(available.details.get("runtime_version", "unknown"))
     folder = out / lane_name / version
     cases = list(_cases(lane_name, ops, models))
+    whole = sum(1 for _ in grid.cases())
     progress = Progress.load(folder / "progress.jsonl")
     try:
         run_cases(cases, progress, environment=lane.child_env({}), worker=WORKERS[lane_name], tell=tell)
     finally:
         # Ctrl-C leaves the matrix of what is measured so far.
-        header = write_matrix(folder, progress.outcomes.values(), _header(lane_name, version, progress.session))
+        header = write_matrix(
+            folder, progress.outcomes.values(), _header(lane_name, version, progress.session, whole)
+        )
     return ProbeResult(folder, header, dict(Counter(outcome.status for outcome in progress.outcomes.values())))
 
 
@@ -99,12 +102,14 @@ def _cases(lane_name: str, ops: Sequence[str], models: Sequence[Path]) -> Iterab
     yield from grid.cases(ops or None)
 
 
-def _header(lane_name: str, version: str, session: dict[str, Any]) -> dict[str, Any]:
+def _header(lane_name: str, version: str, session: dict[str, Any], grid_cases: int) -> dict[str, Any]:
     return {
         "lane": lane_name,
         "runtime": "ai-edge-litert",
         "runtime_version": version,
+        "provenance": "measured",
         "made_by": f"assay {__version__}: assay probe --lane {lane_name}",
+        "grid_cases": grid_cases,
         "host": {"os": platform.system(), "machine": platform.machine(), "python": platform.python_version()},
         "tolerance": {
             "float": "1e-2 of the output's largest magnitude",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -81,7 +80,7 @@ def resolve(
         interpreter.allocate_tensors()
     except (RuntimeError, ValueError) as error:
         return Reference([], False, None, " ".join(str(error).split()))
-    details = interpreter.get_output_details()
+    details: list[dict[str, Any]] = interpreter.get_output_details()
     shapes = [tuple(int(dim) for dim in detail["shape"]) for detail in details]
     try:
         for detail, array in zip(interpreter.get_input_details(), inputs, strict=True):
@@ -162,7 +161,7 @@ def difference(reference: list[Array], outputs: list[Array]) -> float:
     largest = 0.0
     for expected, found in zip(reference, outputs, strict=True):
         a, b = expected.astype(np.float64), found.astype(np.float64).reshape(expected.shape)
-        with contextlib.suppress(RuntimeWarning), np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore"):
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             gap = np.where(same, 0.0, np.abs(a - b))
         gap = np.where(np.isnan(gap), np.inf, gap)

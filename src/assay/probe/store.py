@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.graph.lint.matrix import file_name
+from assay.graph.lint.matrix import OpMatrix, file_name
 from assay.probe.outcome import Outcome
 from assay.records.files import write_atomic
 
@@ -19,8 +19,9 @@ _KEPT = ("supported", "refused", "wrong", "failed", "crash")
 def document_of(op: str, outcomes: Iterable[Outcome]) -> dict[str, Any]:
     """The file of one op: its signatures by outcome.
 
-    `signatures` maps each signature to the largest difference from the CPU that was measured, null where numbers
-    were not compared. Outcomes that say the same (status, reason, evidence, day) stand together.
+    `signatures` maps each signature to the largest difference from the CPU that was measured, null where
+    numbers were not compared. Outcomes that say the same (status, reason, evidence, day) stand together.
+    `equivalent` holds the values of traits that made no difference (see `graph.lint.matrix`).
     """
     groups: dict[tuple[Any, ...], dict[str, float | None]] = {}
     for outcome in outcomes:
@@ -47,7 +48,9 @@ def document_of(op: str, outcomes: Iterable[Outcome]) -> dict[str, Any]:
         for (status, reason, scope, evidence, date), signatures in groups.items()
     ]
     listed.sort(key=lambda item: (_KEPT.index(item["status"]), str(item["reason"]), item["evidence"]))
-    return {"op": op, "outcomes": listed}
+    document: dict[str, Any] = {"op": op, "outcomes": listed}
+    document["equivalent"] = OpMatrix(op, document).equivalent()
+    return document
 
 
 def write_matrix(folder: Path, outcomes: Iterable[Outcome], header: Mapping[str, Any]) -> dict[str, Any]:

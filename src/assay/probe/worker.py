@@ -1,8 +1,9 @@
 """The child process of a probe: `python -m assay.probe.worker CASES.json RESULTS.jsonl`.
 
 It forks a process for each batch of cases, after the runtime is imported and before a graphics environment
-exists: a crash costs a fork, not a start. What it writes, line by line: `begin` before a case is tried,
-`signature` once that is known, `done` with the outcome, also for a case that its process did not survive.
+exists: a crash costs a fork, not a start. What it writes, line by line: `session` (adapter and behaviour of the
+delegate), `begin` before a case is tried, `signature` once that is known, `again` for one that is to be tried
+alone, `done` with the outcome, also for a case that its process did not survive.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
+import importlib
 import json
 import os
 import re
@@ -32,6 +34,7 @@ _FATAL = re.compile(
     r"^(?:F\d{4} .*|.*Check fail.*|.*Assertion .* failed.*|terminate called.*|.*Fatal Python error.*)$"
 )
 _STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
+_UNRESOLVED = "Encountered unresolved custom op"
 
 Say = Callable[[dict[str, Any]], None]
 
@@ -51,6 +54,10 @@ def judge(case: Case, reference: Reference, attempt: Attempt) -> dict[str, Any]:
             return {"status": "unclear", "reason": None}
         return {"status": "refused", "reason": without_names(reasons[0]) or None, "scope": attempt.scope}
     if attempt.taken is None:
+        unresolved = [line for line in attempt.evidence if _UNRESOLVED in line]
+        if unresolved:
+            # No kernel and no delegate knows it: a model with it loads on no lane of this runtime.
+            return {"status": "failed", "reason": unresolved[0].removeprefix("ERROR: ")}
         if attempt.error is not None:
             return {"status": "invalid", "reason": " ".join(attempt.error.split())}
         return {"status": "unclear", "reason": None}
@@ -94,9 +101,14 @@ def _today() -> str:
 def _batch(cases: list[Case], log: Path, say: Say) -> None:
     """Try cases in this process."""
     session = NativeSession(log)
-    for case in cases:
+    for position, case in enumerate(cases):
         say({"begin": case.id})
-        say({"done": measure(case, session, say).to_json()})
+        outcome = measure(case, session, say)
+        if position and outcome.status == "invalid" and outcome.signature is not None:
+            # Some words the runtime says once in a process only: what failed without a reason is tried alone.
+            say({"again": case.id})
+        else:
+            say({"done": outcome.to_json()})
         os.ftruncate(2, 0)
 
 
@@ -160,9 +172,10 @@ def _write(file: Any, document: dict[str, Any]) -> None:
     file.flush()
 
 
-def _unfinished(results: Path) -> tuple[set[str], str | None, str | None]:
-    """Ids of finished cases; id and signature of the one that was begun and not finished."""
+def _unfinished(results: Path) -> tuple[set[str], set[str], str | None, str | None]:
+    """Ids of finished cases and of those to be tried alone; id and signature of the one begun and not finished."""
     finished: set[str] = set()
+    alone: set[str] = set()
     at = signature = None
     for line in results.read_text().splitlines():
         document = json.loads(line)
@@ -170,10 +183,13 @@ def _unfinished(results: Path) -> tuple[set[str], str | None, str | None]:
             at, signature = document["begin"], None
         elif "signature" in document:
             signature = document["signature"]
+        elif "again" in document:
+            alone.add(document["again"])
+            at = None
         elif "done" in document:
             finished.add(document["done"]["case"])
             at = None
-    return finished, at, signature
+    return finished, alone - finished, at, signature
 
 
 def _death(case: Case, signature: str | None, status: int, log: Path) -> tuple[Outcome, bool]:
@@ -203,13 +219,14 @@ def main(arguments: list[str]) -> int:
     _fork(functools.partial(_behave, log), log, results, limit_s)
     os.ftruncate(2, 0)
     suspects: set[str] = set()
+    alone: set[str] = set()
     while cases:
-        portion = list(cases.values())[:size]
-        if portion[0].id in suspects:
-            portion = portion[:1]
+        portion = [case for key, case in cases.items() if key not in alone][:size]
+        if not portion or portion[0].id in suspects:
+            portion = (portion or list(cases.values()))[:1]
         before = results.stat().st_size
         status = _fork(functools.partial(_batch, portion, log), log, results, limit_s)
-        finished, at, signature = _unfinished(results)
+        finished, alone, at, signature = _unfinished(results)
         if at is not None:
             outcome, certain = _death(cases[at], signature, status, log)
             if certain or at in suspects:
@@ -226,8 +243,8 @@ def main(arguments: list[str]) -> int:
 
 def _import_runtime() -> None:
     with contextlib.suppress(ImportError):
-        import ai_edge_litert.compiled_model
-        import ai_edge_litert.interpreter  # noqa: F401
+        importlib.import_module("ai_edge_litert.compiled_model")
+        importlib.import_module("ai_edge_litert.interpreter")
 
 
 if __name__ == "__main__":

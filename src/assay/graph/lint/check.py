@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.graph.lint import rules
 from assay.graph.lint.matrix import FATAL, Answer, Matrix, for_lane
 from assay.graph.lint.partition import crossings, delegated, partitions
 from assay.graph.lint.report import Finding, LintReport, NodeReport, SubgraphReport
-from assay.graph.lint.signature import Signature, folded_halves, signature_of
-from assay.graph.lint.source import module_path
+from assay.graph.lint.signature import Alike, Signature, folded_halves, signature_of
 
 if TYPE_CHECKING:
-    from assay.graph import Model, Subgraph
+    from assay.graph import Model, Node, Subgraph
 
 DEFAULT_LANE = "gpu_mldrift"
+_POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
 _ORDER = ("error", "fallback", "unknown", "warning")
 _FOLDED = Answer("supported", basis="a float16 weight: folded into the node that reads it", numbers="right")
 
@@ -58,17 +58,26 @@ def _subgraph(model: Model, subgraph: Subgraph, matrix: Matrix) -> SubgraphRepor
     behaviour = matrix.header["behaviour"]
     halves = folded_halves(model, subgraph) if behaviour["folds_float16_constants"] else {}
     folded = {node.index for node in subgraph.nodes if node.op == "DEQUANTIZE" and node.outputs[0] in halves}
-    signatures: list[Signature] = []
+    signatures: list[str] = []
     answers: list[Answer] = []
-    known: dict[str, Answer] = {}
+    known: dict[Any, tuple[str, Answer]] = {}
+    alike = Alike(model, subgraph, halves)
     for node in subgraph.nodes:
-        signature = signature_of(model, subgraph, node, halves)
-        key = f"{signature.op} {signature}"
-        if key not in known:
-            known[key] = matrix.answer(signature)
-        signatures.append(signature)
-        answers.append(_FOLDED if node.index in folded else known[key])
+        key = alike.key(node)
+        found = known.get(key)
+        if found is None:
+            signature = signature_of(model, subgraph, node, halves)
+            found = known[key] = str(signature), matrix.answer(signature)
+        signatures.append(found[0])
+        answers.append(_FOLDED if node.index in folded else found[1])
     whole = next((answer for answer in answers if answer.status == "refused" and answer.scope == "subgraph"), None)
+    too_small = next((node.index for node in subgraph.nodes if _window_too_large(subgraph, node)), None)
+    if whole is None and too_small is not None:
+        node = subgraph.nodes[too_small]
+        reason = f"the window of node {too_small} ({node.op}) is larger than its input at the sizes in the file"
+        whole = answers[too_small] = Answer(
+            "refused", reason, "subgraph", basis="follows from the sizes in the file"
+        )
     most = behaviour["max_partitions"]
     if whole is not None:
         fewest = chosen = []
@@ -84,10 +93,7 @@ def _subgraph(model: Model, subgraph: Subgraph, matrix: Matrix) -> SubgraphRepor
             index=node.index,
             op=node.op,
             output=subgraph.tensors[node.outputs[0]].name if node.outputs and node.outputs[0] >= 0 else "",
-            module=module_path(subgraph.tensors[node.outputs[0]].name)
-            if node.outputs and node.outputs[0] >= 0
-            else "",
-            signature=str(signature),
+            signature=signature,
             answer=answer,
             place=_place(node.index, answer, on_accelerator, folded, open_ended),
             stranded=whole is None
@@ -110,6 +116,22 @@ def _subgraph(model: Model, subgraph: Subgraph, matrix: Matrix) -> SubgraphRepor
         whole_refusal=None if whole is None else whole.reason,
         nodes=nodes,
     )
+
+
+def _window_too_large(subgraph: Subgraph, node: Node) -> bool:
+    """True for a window without padding over a smaller input: no kernel of the runtime can prepare such a node."""
+    if node.options.get("padding") != "VALID" or node.op not in ("CONV_2D", "DEPTHWISE_CONV_2D", *_POOLS):
+        return False
+    source = subgraph.tensors[node.inputs[0]].shape
+    if node.op in _POOLS:
+        window = (node.options.get("filter_height", 1), node.options.get("filter_width", 1))
+    else:
+        shape = subgraph.tensors[node.inputs[1]].shape
+        steps = [node.options.get(f"dilation_{side}_factor", 1) for side in "hw"]
+        if len(shape) != 4:
+            return False
+        window = tuple((size - 1) * step + 1 for size, step in zip(shape[1:3], steps, strict=True))
+    return len(source) == 4 and any(size > room for size, room in zip(window, source[1:3], strict=True))
 
 
 def _place(index: int, answer: Answer, on_accelerator: set[int], folded: set[int], open_ended: bool) -> str:

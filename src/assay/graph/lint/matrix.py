@@ -37,7 +37,7 @@ TAKEN = frozenset({"supported", "wrong"})
 """Statuses of nodes that the accelerator runs."""
 FATAL = frozenset({"failed", "crash"})
 """Statuses of nodes that it takes and then cannot load or run."""
-_TENSOR = re.compile(r"(const |variable )?([a-z]+\d*(?:_\w+)?|absent)(@[tcb])?(?:\[(\d+)\])?")
+_TENSOR = re.compile(r"(const |variable |empty )?([a-z]+\d*(?:_\w+)?|absent)(@[tcb])?(?:\[(\d+)\])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,7 @@ class OpMatrix:
     def __init__(self, op: str, document: Mapping[str, Any]) -> None:
         self.op = op
         self._entries: dict[str, _Entry] = {}
+        self._stored: dict[str, list[list[Any]]] | None = document.get("equivalent")
         for outcome in document["outcomes"]:
             base = (outcome["status"], outcome.get("reason"), outcome.get("scope", "node"))
             evidence = tuple(outcome.get("evidence", ()))
@@ -147,7 +148,17 @@ class OpMatrix:
 
     @cached_property
     def _classes(self) -> dict[tuple[str, str], tuple[str, int]]:
-        """(trait, value) -> representative of its equivalence class, and the number of pairs that say so."""
+        """(trait, value) -> representative of its equivalence class, and the number of pairs that say so.
+
+        They are worked out when a matrix is written, and read from it.
+        """
+        if self._stored is not None:
+            return {
+                (name, value): (values[0], pairs)
+                for name, classes in self._stored.items()
+                for pairs, *values in classes
+                for value in values
+            }
         pairs: Counter[tuple[str, str, str]] = Counter()
         apart: set[tuple[str, str, str]] = set()
         groups: dict[tuple[Any, ...], list[tuple[str, str]]] = {}
@@ -227,8 +238,11 @@ class OpMatrix:
         return {
             feature: (len(answers), _commonest(answers))
             for feature, answers in seen.items()
-            if all(answer.status == "refused" for answer in answers)
-            and (len(answers) >= MIN_REFUSED or (feature == "op" and answers))
+            if (len(answers) >= MIN_REFUSED or feature == "op")
+            and (
+                all(answer.status == "refused" for answer in answers)
+                or (feature == "op" and all(answer.status == "failed" for answer in answers))
+            )
         }
 
     def _by_feature(self, signature: Signature) -> Answer | None:
@@ -239,8 +253,22 @@ class OpMatrix:
             return None
         feature, count, answer = max(rules, key=lambda rule: (rule[0] == "op", rule[1]))
         what = "this op" if feature == "op" else feature
-        basis = f"all {count} measured signatures with {what} were refused"
-        return Answer("refused", answer.reason, answer.scope, basis, answer.date, evidence=answer.evidence)
+        word = "refused" if answer.status == "refused" else "fatal"
+        basis = f"all {count} measured signatures with {what} were {word}"
+        return Answer(answer.status, answer.reason, answer.scope, basis, answer.date, evidence=answer.evidence)
+
+    def equivalent(self) -> dict[str, list[list[Any]]]:
+        """Classes of equivalent values by trait, each as the number of pairs that say so and the values."""
+        classes: dict[tuple[str, str], list[str]] = {}
+        pairs: dict[tuple[str, str], int] = {}
+        for (name, value), (first, count) in self._classes.items():
+            classes.setdefault((name, first), []).append(value)
+            pairs[name, first] = max(count, pairs.get((name, first), 0))
+        listed: dict[str, list[list[Any]]] = {}
+        for (name, first), values in sorted(classes.items()):
+            others = sorted(value for value in values if value != first)
+            listed.setdefault(name, []).append([pairs[name, first], first, *others])
+        return listed
 
     def nearest_supported(self, signature: Signature) -> Signature | None:
         """A measured signature that the lane takes and gets right, and that is closest to this one; for hints."""
@@ -341,8 +369,10 @@ class Matrix:
         """
         if name not in self._ops:
             paths = [folder / f"{file_name(name)}.json" for folder in self.folders]
-            outcomes = [outcome for path in paths if path.is_file() for outcome in _load(path)["outcomes"]]
-            self._ops[name] = OpMatrix(name, {"outcomes": outcomes}) if outcomes else None
+            found = [_load(path) for path in paths if path.is_file()]
+            if len(found) > 1:
+                found = [{"outcomes": [outcome for document in found for outcome in document["outcomes"]]}]
+            self._ops[name] = OpMatrix(name, found[0]) if found else None
         return self._ops[name]
 
     def answer(self, signature: Signature) -> Answer:

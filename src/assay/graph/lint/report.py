@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from assay.graph.lint.matrix import Answer
+from assay.graph.lint.source import module_path
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,6 @@ class NodeReport:
         index: Its index in its subgraph.
         op: Its op.
         output: Name of its first output tensor.
-        module: Path of the source module, read from the tensor's name; empty if the name has none.
         signature: Its signature as text.
         answer: What the lane does with it.
         place: `accelerator`, `cpu`, `folded` (a float16 weight's DEQUANTIZE that disappears), or `unknown`.
@@ -27,11 +27,15 @@ class NodeReport:
     index: int
     op: str
     output: str
-    module: str
     signature: str
     answer: Answer
     place: str
     stranded: bool = False
+
+    @property
+    def module(self) -> str:
+        """Path of the source module, read from the output's name; empty if the name has none."""
+        return module_path(self.output)
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,9 @@ class LintReport:
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values: `kind` `lint_report`, `schema_version` 1.0."""
         document = asdict(self)
+        for subgraph, listed in zip(self.subgraphs, document["subgraphs"], strict=True):
+            for node, item in zip(subgraph.nodes, listed["nodes"], strict=True):
+                item["module"] = node.module
         document.update(
             kind="lint_report",
             schema_version="1.0",

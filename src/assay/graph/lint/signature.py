@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from assay.graph import Model, Node, Subgraph, Tensor
 
 _MANY = (2, 4, 8, 16)
+_VARIADIC = frozenset({"CONCATENATION", "PACK", "ADD_N", "SPLIT", "SPLIT_V", "UNPACK", "STABLEHLO_CONCATENATE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +102,53 @@ def signature_of(
         inputs.pop()
     read = _reader(model, inputs)
     traits = traits_of(node, inputs, outputs, read)
-    if len(node.inputs) > 1 and len(set(node.inputs)) < len(node.inputs):
+    runtime = [index for index in node.inputs if index >= 0 and not tensors[index].is_constant]
+    if len(set(runtime)) < len(runtime):
         traits["same_input"] = "yes"
-    if node.version != 1:
-        traits["version"] = str(node.version)
-    else:
-        traits["version"] = "1"
-    described = f"{_describe_all(inputs, traits, 'inputs')} -> {_describe_all(outputs, traits, 'outputs')}"
+    traits["version"] = str(node.version)
+    many = node.op in _VARIADIC
+    described = f"{_list(inputs, traits, 'inputs', many)} -> {_list(outputs, traits, 'outputs', many)}"
     return Signature(node.op, described, tuple(sorted(traits.items())))
+
+
+class Alike:
+    """Tells nodes apart quickly: nodes with equal keys have equal signatures, and most of a model's are alike.
+
+    Args:
+        model: The model.
+        subgraph: The nodes' subgraph.
+        halves: As in `signature_of`.
+    """
+
+    def __init__(self, model: Model, subgraph: Subgraph, halves: Mapping[int, int]) -> None:
+        self._model = model
+        self._tensors = subgraph.tensors
+        self._halves = halves
+        self._seen: dict[int, Any] = {-1: None}
+
+    def key(self, node: Node) -> Any:
+        """A hashable value for a node."""
+        inputs = [self._halves.get(index, index) for index in node.inputs] if self._halves else node.inputs
+        same = len(set(node.inputs)) < len(node.inputs)
+        return (
+            node.op,
+            node.version,
+            tuple([self._of(index) for index in inputs]),
+            tuple([self._of(index) for index in node.outputs]),
+            str(node.options),
+            bytes(node.custom_options),
+            tuple(node.inputs) if same else None,
+        )
+
+    def _of(self, index: int) -> Any:
+        found = self._seen.get(index)
+        if found is None and index >= 0:
+            tensor = self._tensors[index]
+            # Small constants of whole numbers are parameters of the op: axes, sizes, indices.
+            small = tensor.is_constant and tensor.dtype in ("int32", "int64") and tensor.elements <= 64
+            values = bytes(self._model.constant_bytes(tensor)) if small else None
+            found = self._seen[index] = (describe(tensor), tensor.shape, values)
+        return found
 
 
 def _reader(model: Model, inputs: Sequence[Tensor | None]) -> Callable[[int], Any]:
@@ -133,13 +173,16 @@ def describe(tensor: Tensor | None) -> str:
     if quantization is not None and len(quantization.scales):
         kind = "@c" if len(quantization.scales) > 1 else "@t"
     constant = "const " if tensor.is_constant else "variable " if tensor.is_variable else ""
+    if not tensor.elements:
+        # Nothing is in it, so it has no bytes in the file, and kernels take it for known all the same.
+        constant = "empty "
     sparse = " sparse" if tensor.sparsity is not None else ""
     return f"{constant}{tensor.dtype}{kind}[{len(tensor.shape)}]{sparse}"
 
 
-def _describe_all(tensors: Sequence[Tensor | None], traits: dict[str, str], what: str) -> str:
+def _list(tensors: Sequence[Tensor | None], traits: dict[str, str], what: str, many: bool) -> str:
     texts = [describe(tensor) for tensor in tensors]
-    if len(texts) < 4:
+    if len(texts) < 4 or not many:
         return ", ".join(texts)
     # Long lists (concatenation, pack, split) by their kinds and a bucket of their length: a delegate's answer
     # does not depend on whether there are five or six of a kind, and it may on whether there are many.

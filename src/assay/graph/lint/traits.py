@@ -350,10 +350,6 @@ def _resize(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: T
     traits["scale"] = "mixed" if up and down else "up" if up else "down" if down else "same"
 
 
-def _split(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
-    return
-
-
 def _tile(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
     value = read(1)
     if value is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from assay.probe.cases import Case, Operand, Result
@@ -145,6 +146,17 @@ def _conv_2d() -> Iterator[Case]:
             )
     for channels, kernel in itertools.product((1, 3, 5, 16), (1, 3)):
         yield _conv("CONV_2D", _FORMS[0], {}, kernel=kernel, channels=channels)
+    # Weights that are computed (unpacked from sparse ones, say) beside a bias that is a half.
+    for window, kernel, activation in itertools.product(_windows()[:3], (1, 3), ("NONE", "RELU", "RELU6")):
+        case = _conv(
+            "CONV_2D",
+            _FORMS[0],
+            {**window, "fused_activation_function": activation},
+            kernel=kernel,
+            weights="runtime",
+        )
+        yield case
+        yield replace(case, inputs=(*case.inputs[:2], Operand((16,), half=True)))
 
 
 def _depthwise() -> Iterator[Case]:

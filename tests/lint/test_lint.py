@@ -1,0 +1,167 @@
+"""Lint from end to end with the matrix that ships: findings, the gate, the command line."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from assay.cli._app import app
+from assay.errors import AssayError
+from assay.graph import GraphBuilder, save
+from assay.graph.lint import for_lane, lint, load
+from assay.graph.lint.gate import Gate
+from assay.graph.lint.source import module_path
+
+SHAPE = (1, 4, 4, 8)
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    return for_lane("gpu_mldrift")
+
+
+def chain(*ops: str, shape=SHAPE):
+    graph = GraphBuilder()
+    value = graph.input("x", shape)
+    for op in ops:
+        value = graph.op(op, [value], shape)
+    return graph.finish([value])
+
+
+def rules(report):
+    return {finding.rule: finding for finding in report}
+
+
+def test_the_shipped_matrix_is_measured_and_says_on_what(matrix):
+    assert matrix.header["provenance"] == "measured"
+    assert "SwiftShader" in matrix.header["adapter"]
+    assert matrix.header["behaviour"]["max_partitions"] == 1
+    assert sum(matrix.header["cases"].values()) > 10_000
+    assert len(matrix.ops()) > 130
+
+
+@pytest.mark.parametrize(
+    ("name", "delegated", "total"),
+    [
+        ("selfie_segmentation", 246, 246),
+        ("hand_landmark_full", 165, 165),
+        ("pose_detection", 108, 291),
+        ("face_detection_full_range_sparse", 159, 388),
+    ],
+)
+def test_predictions_are_what_the_engine_does(real_models, matrix, name, delegated, total):
+    report = lint(real_models[name], matrix)
+    assert (report.delegated, report.total) == (delegated, total)
+    assert report.count("unknown") == 0
+
+
+def test_a_float16_weight_is_no_fallback(real_models, matrix):
+    report = lint(real_models["selfie_segmentation"], matrix)
+    assert sum(node.place == "folded" for node in report.subgraphs[0].nodes) > 50
+    assert not report.fallback
+    assert report.partitions == 1
+
+
+def test_sparse_weights_in_a_split_graph_are_warned_of(real_models, matrix):
+    found = rules(lint(real_models["pose_detection"], matrix))
+    assert found["densify"].severity == "fallback"
+    assert found["sparse_split"].severity == "warning"
+    assert found["one_partition"].severity == "fallback"
+
+
+def test_a_refused_node_in_the_middle_strands_the_smaller_side(matrix):
+    report = lint(chain("ABS", "COS", "ZEROS_LIKE", "SIN", "EXP", "TANH"), matrix)
+    assert report.delegated == 3
+    assert [node.place for node in report.subgraphs[0].nodes] == ["cpu"] * 3 + ["accelerator"] * 3
+    assert [node.stranded for node in report.subgraphs[0].nodes] == [True, True, False, False, False, False]
+    assert report.subgraphs[0].crossings == 1
+
+
+def test_broadcast_to_names_the_rewrite_and_the_public_report(matrix):
+    graph = GraphBuilder()
+    x = graph.input("net/block/x", (1, 1, 4, 8))
+    target = graph.constant(np.array([1, 3, 4, 8], np.int32))
+    y = graph.op("BROADCAST_TO", [x, target], (1, 3, 4, 8), name="net/block/expand/BroadcastTo", version=2)
+    finding = rules(lint(graph.finish([y]), matrix))["broadcast_to"]
+    assert finding.severity == "fallback"
+    assert "Operation is not supported" in finding.message
+    assert finding.modules == ("net.block.expand",)
+    assert finding.rewrite == "constants-baked"
+
+
+def test_batch_collapsed_attention_is_warned_of_with_its_source(matrix):
+    graph = GraphBuilder()
+    q, k, v = (graph.input(name, (4, 16, 8)) for name in "qkv")
+    scores = graph.op("BATCH_MATMUL", [q, k], (4, 16, 16), options={"adj_x": False, "adj_y": True})
+    weights = graph.op("SOFTMAX", [scores], (4, 16, 16), options={"beta": 1.0})
+    out = graph.op("BATCH_MATMUL", [weights, v], (4, 16, 8), options={"adj_x": False, "adj_y": False})
+    found = rules(lint(graph.finish([out]), matrix))["batch_collapsed_sdpa"]
+    assert found.severity == "warning"
+    assert "0.265" in found.evidence[0]
+
+
+def test_a_broadcast_add_on_a_matrix_product_is_warned_of(matrix):
+    graph = GraphBuilder()
+    q, k, mask = graph.input("q", (1, 4, 16, 8)), graph.input("k", (1, 4, 8, 16)), graph.input("m", (1, 1, 16, 16))
+    scores = graph.op("BATCH_MATMUL", [q, k], (1, 4, 16, 16), options={"adj_x": False, "adj_y": False})
+    out = graph.op("ADD", [scores, mask], (1, 4, 16, 16), options={"fused_activation_function": "NONE"})
+    assert "8593" in rules(lint(graph.finish([out]), matrix))["broadcast_add_on_batch_matmul"].evidence[0]
+
+
+def test_a_window_larger_than_its_input_cannot_be_prepared(matrix):
+    graph = GraphBuilder()
+    x = graph.input("x", (1, 1, 1, 4), shape_signature=(1, 1, -1, 4))
+    weights = graph.constant(np.ones((2, 1, 5, 4), np.float32))
+    options = {"padding": "VALID", "stride_w": 1, "stride_h": 1}
+    y = graph.op("CONV_2D", [x, weights, None], (1, 1, 1, 2), options=options)
+    report = lint(graph.finish([y]), matrix)
+    assert report.delegated == 0
+    assert "larger than its input" in (report.subgraphs[0].whole_refusal or "")
+    assert "dynamic_input" in rules(report)
+
+
+def test_an_empty_matrix_never_passes(tmp_path, matrix):
+    header = {**matrix.header, "ops": {}, "measured": ["", ""]}
+    (tmp_path / "matrix.json").write_text(json.dumps(header))
+    report = lint(chain("ABS", "COS"), load(tmp_path))
+    assert report.count("unknown") == 2
+    assert report.delegated is None
+    assert Gate.parse(["fallback"]).reasons(report)
+    assert Gate.parse(["partitions:1"]).reasons(report)
+    assert not Gate.parse(["fallback"], allow_unknown=True).reasons(report)
+
+
+def test_conditions_that_are_none_are_named():
+    with pytest.raises(AssayError, match="fallbacks"):
+        Gate.parse(["fallbacks"])
+    with pytest.raises(AssayError, match="partitions:x"):
+        Gate.parse(["partitions:x"])
+
+
+def test_the_command_line_fails_a_build(tmp_path):
+    path = tmp_path / "m.tflite"
+    save(chain("ABS", "ZEROS_LIKE", "COS"), path)
+    run = CliRunner().invoke
+    assert run(app, ["lint", str(path)]).exit_code == 0
+    failed = run(app, ["lint", str(path), "--fail-on", "fallback", "--json"])
+    assert failed.exit_code == 1
+    document = json.loads(failed.stdout)
+    assert document["counts"]["refused"] == 1
+    assert document["failed"][0].startswith("fallback")
+    assert run(app, ["lint", str(path), "--fail-on", "partitions:1"]).exit_code == 0
+    assert run(app, ["lint", str(path), "--fail-on", "partitions:0"]).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("model/block_1/conv/BiasAdd;model/block_1/conv/Conv2D", "model.block_1.conv"),
+        ("app.Net/app.Attention_0/torch.nn.modules.linear.Linear_q;;app.Net", "Net.0.q"),
+        ("arith.constant12", ""),
+        ("", ""),
+        ("serving_default_output_0_output", ""),
+    ],
+)
+def test_module_paths_come_from_tensor_names(name, path):
+    assert module_path(name) == path
