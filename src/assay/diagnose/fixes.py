@@ -93,7 +93,7 @@ def suggestion(kind: Kind | None, fixes: Sequence[Fix]) -> str:
     source = _AT_SOURCE.get(kind) if kind is not None else None
     if source:
         return f"{tried}; {source}" if tried else source
-    return tried or "no exact rewrite applies to these nodes; keep them off this lane"
+    return tried or "no exact rewrite of the graph cures these nodes; keep them off this lane"
 
 
 def _right(session: Session, result: TrialResult, sequence: Sequence[int]) -> bool:

@@ -99,10 +99,11 @@ def pitfall(finding: Finding, source: str) -> records.Pitfall | None:
 
     if finding.symptom == "none":
         return None
-    text = finding.sentence if not finding.suggestion else f"{finding.sentence}. {finding.suggestion}"
+    sentences = [finding.sentence, finding.suggestion or ""]
+    text = " ".join(f"{each[0].upper()}{each[1:]}." for each in sentences if each)
     figures = [f"max_abs_diff {finding.max_abs_diff}"] if finding.max_abs_diff is not None else []
     return records.Pitfall(
-        text=text[0].upper() + text[1:],
+        text=text,
         evidence=[*figures, *finding.because, *finding.evidence],
         date=finding.date,
         lane=registry.find(finding.lane).name,

@@ -109,12 +109,12 @@ def _load(job: Job, observation: Observation) -> Invoke:
     # The parts are put together by name.
     for tensor in subgraph.tensors:
         tensor.name = f"t{tensor.index}"
-    _fold_faulty_constants(model, subgraph, faults, job.threads)
+    folded = _fold_faulty_constants(model, subgraph, faults, job.threads)
     segments = _segments(model, subgraph, faults, job.threads)
     previous: dict[int, Array] = {}
 
     def invoke(arrays: list[Array]) -> list[Array]:
-        values = dict(zip(inputs, arrays, strict=True))
+        values = {**folded, **dict(zip(inputs, arrays, strict=True))}
         for segment in segments:
             segment.run(values)
             for tensor, fault in segment.corrupted:
@@ -181,9 +181,14 @@ def _corrupt(fault: Fault, right: Array, previous: Array | None) -> Array:
 
 def _fold_faulty_constants(
     model: graph.Model, subgraph: graph.Subgraph, faults: dict[int, Fault], threads: int
-) -> None:
-    """A faulty node that depends on constants alone is run now, and its corrupted result is written in."""
+) -> dict[int, Array]:
+    """A faulty node that depends on constants alone is run now, and its corrupted result is written in.
+
+    Returns:
+        Tensor index -> corrupted result.
+    """
     prepared: set[int] = set()
+    folded: dict[int, Array] = {}
     for node in list(subgraph.nodes):
         read = [tensor for tensor in node.inputs if tensor >= 0]
         if not read or not all(subgraph.tensors[t].is_constant or t in prepared for t in read):
@@ -194,13 +199,14 @@ def _fold_faulty_constants(
         values: dict[int, Array] = {}
         _segment(model, subgraph, [node.index], threads).run(values)
         for tensor in node.outputs:
-            wrong = _corrupt(faults[node.index], values[tensor], None)
+            wrong = folded[tensor] = _corrupt(faults[node.index], values[tensor], None)
             model.buffers.append(graph.Buffer(np.ascontiguousarray(wrong).tobytes()))
             subgraph.tensors[tensor].buffer = len(model.buffers) - 1
             subgraph.tensors[tensor].is_constant = True
         # It stays in the list, so that indices hold, but nothing reads what it computes.
         node.outputs = [_unread(subgraph, tensor) for tensor in node.outputs]
         del faults[node.index]
+    return folded
 
 
 def _unread(subgraph: graph.Subgraph, tensor: int) -> int:
