@@ -18,6 +18,7 @@ from typing import Any
 
 from assay.artifact import slug
 from assay.errors import AssayError
+from assay.evidence import litertjs_log
 from assay.lanes import host
 from assay.lanes.base import Job, Observation, save_observation
 from assay.lanes.browser import BrowserLane
@@ -213,7 +214,7 @@ class CheckServer:
             event = self._frames.get(timeout=max(end - time.monotonic(), 0.01))
             if event.kind == "gone":
                 raise AssayError("the check was stopped")
-            page_job.console += event.data.get("console") or []
+            page_job.console += [litertjs_log.plain(line) for line in event.data.get("console") or []]
             page_job.take(event.data["report"])
             if failure := page_job.failure(event):
                 raise failure

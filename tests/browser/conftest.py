@@ -56,6 +56,16 @@ def with_unknown_op() -> graph.Model:
     return builder.finish([builder.op("NoSuchOp", [x], (1, 4), name="y", custom_options=b"")])
 
 
+def shared_with_the_cpu() -> graph.Model:
+    """y = atan2(2 x, 2 x) + 2: the GPU engine refuses the middle of it."""
+    builder = GraphBuilder()
+    shape = (1, 4, 4, 8)
+    x, two = builder.input("x", shape), builder.constant(np.array([2], np.float32))
+    doubled = builder.op("MUL", [x, two], shape)
+    angle = builder.op("ATAN2", [doubled, doubled], shape)
+    return builder.finish([builder.op("ADD", [angle, two], shape, name="y")])
+
+
 @pytest.fixture
 def make_job(tmp_path: Path) -> Callable[..., Job]:
     """A job on a model made by hand: make_job(model, runs=..., options=..., ...)."""

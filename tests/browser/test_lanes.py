@@ -11,19 +11,27 @@ import pytest
 
 from assay.lanes import host
 from assay.lanes.base import TensorSpec
+from assay.lanes.browser.worker import BrowserWorker
 from assay.lanes.native import load_arrays
 from assay.lanes.registry import find
 from assay.protocol.acceptance import Ending, accept
 from assay.records.failure import FailureClass
 
-from .conftest import chromium_processes, double, tiled, with_unknown_op
+from .conftest import chromium_processes, double, shared_with_the_cpu, tiled, with_unknown_op
 
 pytestmark = pytest.mark.browser
 
 
-def run(lane, job, time_limit_s=120.0):
+@pytest.fixture(scope="module")
+def worker():
+    """One browser for the tests that do no harm to it."""
+    with BrowserWorker() as started:
+        yield started
+
+
+def run(lane, job, time_limit_s=120.0, runner=host):
     """Outcome, facts and acceptance of one job, as `assay run` makes them."""
-    outcome = host.run_job(lane, job, time_limit_s=time_limit_s)
+    outcome = runner.run_job(lane, job, time_limit_s=time_limit_s)
     facts = find(lane).read(outcome.log, outcome.observation)
     seen = outcome.observation
     ending = Ending(
@@ -64,6 +72,7 @@ def test_runs_and_gives_the_numbers_and_its_environment(lane, make_job):
     assert not list(Path(job.workdir).glob("browser-*")), "a profile was left"
 
 
+@pytest.mark.slow
 def test_threads_and_the_build_without_jspi_can_be_chosen(make_job):
     outcome, facts, _ = run("wasm_xnnpack", make_job(double(), runs=0, wasm_threads=2))
     assert outcome.observation.facts["env"]["wasm_build"] == "threaded"
@@ -74,44 +83,57 @@ def test_threads_and_the_build_without_jspi_can_be_chosen(make_job):
     assert outcome.observation.facts["env"]["jspi_supported"] is True
 
 
-def test_an_output_of_100_mb_comes_back_whole(make_job):
+def test_an_output_of_100_mb_comes_back_whole(worker, make_job):
     job = make_job(tiled(25 * 1024, reduced=False), runs=0)
-    outcome, _, acceptance = run("wasm_xnnpack", job)
+    outcome, _, acceptance = run("wasm_xnnpack", job, runner=worker)
     assert acceptance.failure is None
     [x], [y] = load_arrays(job.input_sets[0]), load_arrays(outcome.output_files()[0])
     assert y.nbytes == 25 * 2**22
     assert (y == x).all()
 
 
-def test_a_type_that_litertjs_cannot_take_names_the_tensor(make_job):
-    _, _, acceptance = run("wasm_xnnpack", make_job(double(dtype="int64")))
+def test_a_type_that_litertjs_cannot_take_names_the_tensor(worker, make_job):
+    _, _, acceptance = run("wasm_xnnpack", make_job(double(dtype="int64")), runner=worker)
     assert acceptance.failure is FailureClass.UNSUPPORTED_DTYPE
     assert "INT64" in acceptance.error and "'x'" in acceptance.error and "'y'" in acceptance.error
 
 
-def test_a_run_that_resolves_after_loading_failed_is_no_latency(make_job):
-    outcome, _, acceptance = run("wasm_xnnpack", make_job(with_unknown_op()))
+def test_a_run_that_resolves_after_loading_failed_is_no_latency(worker, make_job):
+    outcome, _, acceptance = run("wasm_xnnpack", make_job(with_unknown_op()), runner=worker)
     assert acceptance.failure is FailureClass.SILENT_RUN_FAILURE
     assert "NoSuchOp" in acceptance.error
     assert outcome.observation.samples_ms == []
     assert any("unresolved custom op: NoSuchOp" in line for line in acceptance.evidence)
 
 
-def test_the_memory_ceiling_of_webassembly(make_job):
-    _, _, acceptance = run("wasm_xnnpack", make_job(tiled(1500 * 1024, reduced=True)))
+@pytest.mark.slow
+def test_the_memory_ceiling_of_webassembly(worker, make_job):
+    _, _, acceptance = run("wasm_xnnpack", make_job(tiled(1500 * 1024, reduced=True)), runner=worker)
     assert acceptance.failure is FailureClass.WASM_MEMORY_CEILING
     assert "cannot allocate 6000 MiB" in acceptance.error
 
 
-def test_a_shape_that_the_file_leaves_open_cannot_be_resized(make_job):
+def test_a_shape_that_the_file_leaves_open_cannot_be_resized(worker, make_job):
     job = make_job(double((1, 4)), runs=0)
     job = dataclasses.replace(job, inputs=[TensorSpec("x", "float32", (3, 4))], resized=["x"])
     np.savez(Path(job.input_sets[0]), **{"0": np.zeros((3, 4), np.float32)})
-    _, _, acceptance = run("wasm_xnnpack", job)
+    _, _, acceptance = run("wasm_xnnpack", job, runner=worker)
     assert acceptance.failure is FailureClass.UNSUPPORTED_SHAPE
     assert "input x from [1,4] to [3,4]" in acceptance.error
 
 
+def test_a_graph_that_is_shared_with_the_cpu_is_counted_and_needs_jspi(worker, make_job):
+    outcome, facts, acceptance = run("webgpu_mldrift", make_job(shared_with_the_cpu()), runner=worker)
+    assert acceptance.failure is None
+    assert (facts.delegated_ops, facts.total_ops, facts.full_delegation) == (1, 3, False)
+    assert [refusal.op for refusal in facts.refusals] == ["ATAN2"]
+    [x], [y] = load_arrays(outcome.workdir / "inputs.npz"), load_arrays(outcome.output_files()[0])
+    np.testing.assert_allclose(y, np.arctan2(2 * x, 2 * x) + 2, rtol=1e-6)
+    _, _, acceptance = run("webgpu_mldrift", make_job(shared_with_the_cpu(), jspi=False), runner=worker)
+    assert acceptance.failure is FailureClass.MISSING_JSPI
+
+
+@pytest.mark.slow
 def test_hardware_asked_for_and_not_there(make_job):
     if any(Path("/dev/dri").glob("renderD*")):
         pytest.skip("there is graphics hardware here")
@@ -128,6 +150,7 @@ def test_a_job_that_does_not_end_is_killed_with_its_browser(make_job):
     assert chromium_processes() == before
 
 
+@pytest.mark.slow
 def test_the_gpu_process_dies(make_job):
     job = make_job(double(), runs=10**9, budget_s=600.0)
 
@@ -153,6 +176,7 @@ def test_the_gpu_process_dies(make_job):
 class TestAnotherBrowser:
     """`--cdp`: a Chromium that somebody else started, without flags for WebGPU."""
 
+    @pytest.mark.slow
     def test_measures_there_and_tells_what_it_is(self, plain_browser, make_job):
         outcome, _, acceptance = run("wasm_xnnpack", make_job(double(), cdp=plain_browser[0], adapter="auto"))
         assert acceptance.failure is None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.evidence import litertjs_log
 from assay.lanes.base import Job, Observation
 from assay.lanes.browser.page_job import BrowserFailure, PageEvent, PageJob
 from assay.records.failure import FailureClass
@@ -133,7 +134,7 @@ class Measurement:
             return
         # The console's own type says nothing: LiteRT.js logs all levels as errors. Errors that nobody caught do.
         mark = f"{kind}: " if kind in ("uncaught", "assay") else ""
-        for line in text.splitlines():
+        for line in litertjs_log.plain(text).splitlines():
             self._page_job.console.append(mark + line)
             print(mark + line, file=sys.stderr, flush=True)
 
