@@ -90,7 +90,7 @@ def test_precision_is_gone_with_fp32(small_model: Path, tmp_path: Path) -> None:
 
 
 def test_rank_is_told_by_keeping_the_batch_dimension(small_model: Path, tmp_path: Path) -> None:
-    finding = run(small_model, {"op": "BATCH_MATMUL", "rank": 3, "kind": "transposed"}, tmp_path, fix=True)
+    finding = run(small_model, {"op": "BATCH_MATMUL", "rank": 3, "kind": "scaled"}, tmp_path, fix=True)
     assert finding.kind == Kind.LAYOUT
     assert named(finding) == ["scores"]
     assert finding.alike is not None

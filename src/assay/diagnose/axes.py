@@ -74,40 +74,45 @@ class Axes:
         for node in subgraph.nodes:
             self._rule(node)
 
-    def sizes(self, target: int) -> dict[Axis, int] | None:
-        """A size for every axis, with the free ones at most `target`.
-
-        Returns:
-            None if the sizes do not fit together, for example where a kernel would be larger than its input.
-        """
+    def sizes(self, target: int) -> dict[Axis, int]:
+        """A size for every axis, with the free ones at most `target`; what does not fit then keeps its size."""
         fixed = {self._root(axis) for axis in self._fixed}
-        computed = {self._root(rule.result) for rule in self._follows}
+        while True:
+            chosen, broken = self._choose(target, fixed)
+            if broken is None:
+                return {axis: chosen[self._root(axis)] for axis in self._all()}
+            fixed |= {self._root(axis) for axis in (broken.result, *broken.sources)}
+
+    def _choose(self, target: int, fixed: set[Axis]) -> tuple[dict[Axis, int], _Follows | None]:
+        """Sizes by group, and the first rule that they break, if any."""
         changed = True
         while changed:
             changed = False
             for rule in self._follows:
-                if self._root(rule.result) in fixed:
-                    sources = {self._root(axis) for axis in rule.sources}
-                    changed |= not sources <= fixed
+                sources = {self._root(axis) for axis in rule.sources}
+                if self._root(rule.result) in fixed and not sources <= fixed:
                     fixed |= sources
+                    changed = True
+        computed = {self._root(rule.result) for rule in self._follows} - fixed
         least: dict[Axis, int] = {}
         for axis, size in self._least.items():
             least[self._root(axis)] = max(size, least.get(self._root(axis), 1))
         chosen: dict[Axis, int] = {}
         for axis in self._all():
             root, size = self._root(axis), self._size(axis)
-            if root not in computed or root in fixed:
-                smaller = min(size, max(target, least.get(root, 1)))
-                chosen[root] = size if root in fixed else smaller
+            if root in fixed:
+                chosen[root] = size
+            elif root not in computed:
+                chosen[root] = min(size, max(target, least.get(root, 1)))
         for rule in self._follows:
-            root = self._root(rule.result)
             sources = [chosen.get(self._root(axis)) for axis in rule.sources]
-            if any(size is None for size in sources):
-                return None
-            size = rule.compute([size for size in sources if size is not None])
-            if size < 1 or chosen.setdefault(root, size) != size:
-                return None
-        return {axis: chosen[self._root(axis)] for axis in self._all() if self._root(axis) in chosen}
+            known = [size for size in sources if size is not None]
+            if len(known) < len(sources):
+                return chosen, rule
+            size = rule.compute(known)
+            if size < 1 or chosen.setdefault(self._root(rule.result), size) != size:
+                return chosen, rule
+        return chosen, None
 
     def _all(self) -> list[Axis]:
         return [(t.index, axis) for t in self._graph.tensors for axis in range(len(t.shape))]
@@ -217,7 +222,7 @@ class Axes:
         strides = (int(node.options["stride_h"]), int(node.options["stride_w"]))
         same = node.options["padding"] == "SAME"
         for axis, (extent, stride) in enumerate(zip(kernel, strides, strict=True), start=1):
-            if same and stride == 1:
+            if stride == 1 and (same or extent == 1):
                 self._same((source, axis), (result, axis))
                 continue
             if not same:

@@ -141,10 +141,7 @@ def _candidates(session: Session, piece: Piece) -> list[_Small]:
     candidates = {full.data: full}
     axes = Axes(piece.model, piece.model.subgraphs[0])
     for target in TARGETS:
-        sizes = axes.sizes(target)
-        if sizes is None:
-            continue
-        model = resized(piece.model, sizes)
+        model = resized(piece.model, axes.sizes(target))
         entries = model.subgraphs[0]
         cut = [
             [_head(array, entries.tensors[i].shape) for array, i in zip(arrays, entries.inputs, strict=True)]
