@@ -7,19 +7,19 @@ if TYPE_CHECKING:
     from assay.catalog.cards import build_card as build_card
     from assay.catalog.check import check_card as check_card
     from assay.catalog.database import open_catalog as open_catalog
-    from assay.catalog.diff import diff as diff
+    from assay.catalog.difference import diff as diff
     from assay.catalog.index import write_index as write_index
     from assay.catalog.ready import run_ready as run_ready
-    from assay.catalog.stale import stale as stale
+    from assay.catalog.staleness import stale as stale
 
 _HOME_OF = {
     "add_pitfall": "cards",
     "build_card": "cards",
     "check_card": "check",
-    "diff": "diff",
+    "diff": "difference",
     "open_catalog": "database",
     "run_ready": "ready",
-    "stale": "stale",
+    "stale": "staleness",
     "write_index": "index",
 }
 

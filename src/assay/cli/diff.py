@@ -38,8 +38,8 @@ def diff(
     real if the interval excludes 1 and it is above the threshold, else noise; unknown if the records do not
     say how much the timings spread. A worse status or a real slow-down is a regression.
     """
-    from assay.catalog.diff import Limits
-    from assay.catalog.diff import diff as compare
+    from assay.catalog.difference import Limits
+    from assay.catalog.difference import diff as compare
     from assay.cli._output import err, out, print_json
     from assay.cli._reading import reading
     from assay.report.tables import difference_tables, safe

@@ -77,8 +77,12 @@ def _print_table(columns: list[str], rows: list[tuple[object, ...]], as_json: bo
         writer.writerow(columns)
         writer.writerows(rows)
         return
+    from rich.console import Console
+
     from assay.cli._output import err, out
     from assay.report.tables import query_table
 
-    out.print(query_table(columns, rows))
+    # In a pipe each row stays on its line, however long: the next program wants it whole.
+    console = out if out.is_terminal else Console(highlight=False, width=100_000)
+    console.print(query_table(columns, rows))
     err.print(f"{len(rows)} rows")

@@ -37,7 +37,7 @@ def stale(
     import dataclasses
 
     from assay.catalog.database import open_catalog
-    from assay.catalog.stale import stale as find
+    from assay.catalog.staleness import stale as find
     from assay.cli._output import err, out, print_json
     from assay.cli._reading import reading
     from assay.report.tables import safe, stale_table

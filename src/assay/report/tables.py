@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay.catalog.check import CheckResult
-from assay.catalog.diff import CellChange, Difference, Fact, SpeedChange, name_of
-from assay.catalog.stale import StaleCell
+from assay.catalog.difference import CellChange, Difference, Fact, SpeedChange, name_of
+from assay.catalog.staleness import StaleCell
 from assay.records.card import Card
 from assay.records.rows import RunRow, card_rows
 from assay.report.card import interval, is_language, nodes
