@@ -519,7 +519,9 @@ def _judge(feed: _Feed, lane: str, measured: Measured) -> Judged | None:
         return None
     if feed.judge.reference is None and lane in REFERENCES:
         feed.judge.set_reference(lane, feed.sequence, outputs, _inference_ms(measured))
-    return feed.judge.judge(lane, registry.find(lane).precision, feed.sequence, outputs)
+    return feed.judge.judge(
+        lane, measured.facts.precision or registry.find(lane).precision, feed.sequence, outputs
+    )
 
 
 def _unfed(reason: str) -> Measured:

@@ -66,6 +66,7 @@ def test_runs_and_gives_the_numbers_and_its_environment(lane, make_job):
     assert facts.served is True
     if lane == "webgpu_mldrift":
         assert facts.full_delegation is True and facts.adapter_kind == "software"
+        assert facts.precision == "fp32", "an adapter without shader-f16 has no fp16 to excuse an error with"
     else:
         assert facts.full_delegation is None, "the flag says nothing on wasm"
     assert chromium_processes() == before

@@ -184,6 +184,7 @@ class LaneFacts:
         adapter: The adapter that ran it, as the log names it; None for a CPU lane.
         adapter_kind: `software`, `hardware`, or None.
         metrics: Further figures, with their unit in the name (`_ms`, `_mb`, `_count`).
+        precision: `fp32` where the run shows that it cannot have used less; None leaves it at `Lane.precision`.
     """
 
     served: bool | None = None
@@ -198,6 +199,7 @@ class LaneFacts:
     metrics: dict[str, float | int | str | bool | None] = field(
         default_factory=dict[str, float | int | str | bool | None]
     )
+    precision: str | None = None
 
 
 class Lane(Protocol):

@@ -93,6 +93,8 @@ class BrowserLane:
             adapter=adapter_name(webgpu) if self.accelerator == "webgpu" else None,
             adapter_kind={True: "software", False: "hardware", None: None}[software],
             metrics=_metrics(facts),
+            # Without shader-f16 there is no fp16 that could excuse an error.
+            precision="fp32" if self.accelerator == "webgpu" and _lacks_f16(facts) else None,
         )
 
     def _served(
@@ -190,6 +192,11 @@ def _metrics(facts: dict[str, Any]) -> dict[str, float | int | str | bool | None
         for name, value in figures.items()
         if value is not None
     }
+
+
+def _lacks_f16(facts: dict[str, Any]) -> bool:
+    asked: str | None = facts.get("precision")
+    return asked == "fp32" or (facts.get("env") or {}).get("shader_f16") is False
 
 
 def _mib(size: float | None) -> float | None:

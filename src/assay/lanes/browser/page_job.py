@@ -141,6 +141,7 @@ class PageJob:
         observation.budget_hit = bool(report.get("budget_hit"))
         facts: dict[str, Any] = report["facts"]
         observation.facts.update(facts)
+        observation.facts["precision"] = self._options.precision
         if page := facts.get("browser"):
             observation.facts["env"] = browser_env(
                 page,
