@@ -104,7 +104,7 @@ def test_wrong_in_one_size_is_wrong():
 
 
 def test_a_folder_that_is_no_matrix_is_named(tmp_path):
-    with pytest.raises(AssayError, match="matrix.json"):
+    with pytest.raises(AssayError, match=r"matrix\.json"):
         load(tmp_path)
     (tmp_path / "matrix.json").write_text(json.dumps({"kind": "card"}))
     with pytest.raises(AssayError, match="not a support matrix"):

@@ -15,7 +15,7 @@ from assay.probe.cases import Array, Case
 from assay.probe.reference import spec_dtype
 
 _STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
-_SHUT = "Attempting to use a delegate that only supports static-sized tensors"
+SHUT = "Attempting to use a delegate that only supports static-sized tensors"
 _TENSOR = re.compile(r"\b(?:input\d+(?:_half)?|output\d+)\b")
 
 
@@ -58,16 +58,17 @@ class NativeSession:
         self._both = HardwareAccelerator.GPU | HardwareAccelerator.CPU
         self._log = log
         self._environment = Environment.create()
+        self._start = 0
 
-    def said_since(self, start: int) -> str:
-        """What was logged after a position in the log."""
+    def said(self) -> str:
+        """What was logged since the last attempt began."""
         with self._log.open("rb") as file:
-            file.seek(start)
+            file.seek(self._start)
             return file.read().decode("utf-8", errors="replace")
 
     def attempt(self, data: bytes, inputs: list[Array], case: Case, *, run: bool = True) -> Attempt:
         """Load a model on GPU and CPU together, and run it once if the GPU took all of it and `run` is set."""
-        start = os.fstat(2).st_size if self._log.exists() else 0
+        self._start = os.fstat(2).st_size if self._log.exists() else 0
         model: Any = None
         error = None
         try:
@@ -75,15 +76,15 @@ class NativeSession:
             accelerated = bool(model.is_fully_accelerated())
         except RuntimeError as failure:
             accelerated, error = False, str(failure)
-        said = self.said_since(start)
+        said = self.said()
         report = litert_log.delegation(said)
         started = litert_log.gpu_started(said)
         evidence: list[str] = []
         if report is not None:
             evidence = list(report.lines)
             return Attempt(False, list(report.refusals), "node", error, "load", None, evidence)
-        if _SHUT in said:
-            line = next(line.strip() for line in said.splitlines() if _SHUT in line)
+        if SHUT in said:
+            line = next(line.strip() for line in said.splitlines() if SHUT in line)
             return Attempt(False, [("", line.removeprefix("WARNING: "))], "subgraph", error, "load", None, [line])
         if started:
             evidence.append(_STAMP.sub("", started))

@@ -17,7 +17,7 @@ from assay.probe.run import Progress, run_cases
 from assay.probe.store import write_matrix
 
 #: Lane -> module of the child process that tries cases on it.
-WORKERS = {"gpu_mldrift": "assay.probe.worker"}
+WORKERS = {"gpu_mldrift": "assay.probe.worker", "webgpu_mldrift": "assay.probe.browser"}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The child process of a probe: `python -m assay.probe.worker CASES.json RESULTS.jsonl`.
+"""The child process of a probe on the native engine: `python -m assay.probe.worker CASES.json RESULTS.jsonl`.
 
 It forks a process for each batch of cases, after the runtime is imported and before a graphics environment
 exists: a crash costs a fork, not a start. What it writes, line by line: `session` (adapter and behaviour of the
@@ -21,11 +21,13 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from assay.evidence import litert_log
 from assay.graph.lint.signature import folded_halves, signature_of
+from assay.graph.writer import write
 from assay.probe.behaviour import experiments
-from assay.probe.cases import Case, build, probed
+from assay.probe.cases import Array, Case, build, probed
 from assay.probe.native import Attempt, NativeSession, without_names
 from assay.probe.outcome import Outcome
 from assay.probe.reference import Reference, complete, difference, inputs_of, tolerance
@@ -81,7 +83,7 @@ def judge(case: Case, reference: Reference, attempt: Attempt) -> dict[str, Any]:
     return {"status": "wrong", "reason": f"differs from the CPU by {gap:.3g}, {limit:.3g} allowed", **facts}
 
 
-def measure(case: Case, session: NativeSession, say: Say) -> Outcome:
+def measure(case: Case, session: Session, say: Say) -> Outcome:
     """Try one case; its signature is said before the lane gets it, so that a crash has one."""
     finished, data, reference = complete(case)
     date = _today()
@@ -98,49 +100,64 @@ def _today() -> str:
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
-def _batch(cases: list[Case], log: Path, say: Say) -> None:
+class Session(Protocol):
+    """A lane that is held ready for one small model after the other."""
+
+    def attempt(self, data: bytes, inputs: list[Array], case: Case, *, run: bool = True) -> Attempt:
+        """Load a model, and run it once if the accelerator took all of it and `run` is set."""
+        ...
+
+
+def try_cases(cases: list[Case], session: Session, say: Say) -> None:
     """Try cases in this process."""
-    session = NativeSession(log)
     for position, case in enumerate(cases):
         say({"begin": case.id})
         outcome = measure(case, session, say)
-        if position and outcome.status == "invalid" and outcome.signature is not None:
+        unexplained = outcome.status == "invalid" and "Element type" not in (outcome.reason or "")
+        if position and unexplained and outcome.signature is not None:
             # Some words the runtime says once in a process only: what failed without a reason is tried alone.
+            # LiteRT.js does say when it has no type for a graph's inputs and outputs.
             say({"again": case.id})
         else:
             say({"done": outcome.to_json()})
         os.ftruncate(2, 0)
 
 
-def _behave(log: Path, say: Say) -> None:
-    """See how the delegate cuts graphs, and which adapter it runs on."""
-    from assay.evidence import litert_log
-    from assay.graph.writer import write
+def behave(session: Session, said: Callable[[], str], facts: dict[str, Any], say: Say) -> None:
+    """See how the delegate cuts graphs.
 
-    session = NativeSession(log)
+    Args:
+        session: The lane.
+        said: What it logged during the last attempt.
+        facts: Adapter and the like, said along.
+        say: Takes the result.
+    """
     behaviour: dict[str, Any] = {}
     evidence: dict[str, list[str]] = {}
     for experiment in experiments():
-        start = os.fstat(2).st_size
         session.attempt(write(experiment.model), [], Case("", (), ()), run=False)
-        said = session.said_since(start)
-        report = litert_log.delegation(said)
+        report = litert_log.delegation(said())
         taken = report.delegated if report is not None else None
         if taken in experiment.meanings:
             behaviour[experiment.name] = experiment.meanings[taken]
         evidence[experiment.name] = list(report.lines) if report is not None else ["no node is named as refused"]
+    say({"session": {"behaviour": behaviour, "behaviour_evidence": evidence, **facts}})
+
+
+def _native_batch(cases: list[Case], say: Say, log: Path) -> None:
+    try_cases(cases, NativeSession(log), say)
+
+
+def _native_behaviour(say: Say, log: Path) -> None:
+    session = NativeSession(log)
+    session.attempt(write(experiments()[0].model), [], Case("", (), ()), run=False)
     adapter = litert_log.adapter(log.read_text(errors="replace"))
-    say(
-        {
-            "session": {
-                "behaviour": behaviour,
-                "behaviour_evidence": evidence,
-                "adapter": f"{adapter.name} ({adapter.backend})" if adapter else None,
-                "adapter_kind": None if adapter is None else "software" if adapter.software else "hardware",
-                "adapter_evidence": _STAMP.sub("", adapter.line) if adapter else None,
-            }
-        }
-    )
+    facts = {
+        "adapter": f"{adapter.name} ({adapter.backend})" if adapter else None,
+        "adapter_kind": None if adapter is None else "software" if adapter.software else "hardware",
+        "adapter_evidence": _STAMP.sub("", adapter.line) if adapter else None,
+    }
+    behave(session, session.said, facts, say)
 
 
 def _fork(work: Callable[[Say], None], log: Path, results: Path, limit_s: float) -> int:
@@ -207,16 +224,34 @@ def _death(case: Case, signature: str | None, status: int, log: Path) -> tuple[O
     return outcome, bool(fatal)
 
 
-def main(arguments: list[str]) -> int:
-    """Try all cases, whatever some of them do to their process."""
-    source, results = map(Path, arguments[:2])
-    size, limit_s = 300, 60.0
+def supervise(
+    source: Path,
+    results: Path,
+    batch: Callable[[list[Case], Say], None],
+    behaviour: Callable[[Say], None],
+    *,
+    size: int = 300,
+    limit_s: float = 60.0,
+) -> int:
+    """Try all cases in forked processes, whatever some of them do to theirs.
+
+    Args:
+        source: The cases, as JSON.
+        results: The file to write to, line by line; the processes' standard error goes beside it, to `.log`.
+        batch: Tries cases, in the forked process.
+        behaviour: Says how the delegate behaves, in a forked process.
+        size: Cases a process.
+        limit_s: Seconds without a sign of life after which a process is killed: the case at hand hangs.
+
+    Returns:
+        0, or 1 if processes end before their first case.
+    """
     cases = {case.id: case for case in (Case.from_json(item) for item in json.loads(source.read_text()))}
     log = results.with_suffix(".log")
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     results.touch()
     _import_runtime()
-    _fork(functools.partial(_behave, log), log, results, limit_s)
+    _fork(behaviour, log, results, limit_s)
     os.ftruncate(2, 0)
     suspects: set[str] = set()
     alone: set[str] = set()
@@ -225,7 +260,7 @@ def main(arguments: list[str]) -> int:
         if not portion or portion[0].id in suspects:
             portion = (portion or list(cases.values()))[:1]
         before = results.stat().st_size
-        status = _fork(functools.partial(_batch, portion, log), log, results, limit_s)
+        status = _fork(functools.partial(batch, portion), log, results, limit_s)
         finished, alone, at, signature = _unfinished(results)
         if at is not None:
             outcome, certain = _death(cases[at], signature, status, log)
@@ -239,6 +274,18 @@ def main(arguments: list[str]) -> int:
         cases = {key: case for key, case in cases.items() if key not in finished}
         os.ftruncate(2, 0)
     return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Try all cases on the native engine."""
+    source, results = map(Path, arguments[:2])
+    log = results.with_suffix(".log")
+    return supervise(
+        source,
+        results,
+        functools.partial(_native_batch, log=log),
+        functools.partial(_native_behaviour, log=log),
+    )
 
 
 def _import_runtime() -> None:
