@@ -2,20 +2,22 @@
 
 The peer in the same run is DuckDB reading the JSON files itself, with no index: what a query costs without a
 catalog. Usage: python benchmarks/catalog.py [--records 100000] [--models 1000] [--dir FOLDER]
+
+Processor seconds stand beside wall seconds: on a busy machine only they mean anything.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
-import resource
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -115,63 +117,82 @@ def generate(root: Path, records: int, models: int, seed: int = 0) -> None:
         file.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
-def assay(root: Path, query: str) -> tuple[float, float]:
-    """Wall time of `assay query` as a user runs it, in seconds, and its peak memory in MiB."""
-    code = (
-        "import resource,sys\nfrom assay.cli import main\n"
-        f"sys.argv = ['assay', 'query', {query!r}, '--dir', {str(root)!r}, '--json']\n"
-        "try:\n    main()\nfinally:\n"
-        "    kib = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))\n"
-        "    print(f'peak {kib / 1024:.0f}', file=sys.stderr)\n"
+@dataclass(frozen=True)
+class Cost:
+    """What one command cost: wall and processor seconds, and peak memory in MiB."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+
+    def __str__(self) -> str:
+        return f"{self.wall_s:8.2f} s wall {self.cpu_s:8.2f} s CPU {self.peak_mib:6.0f} MiB peak"
+
+
+def run(code: str) -> Cost:
+    """Cost of one Python process, helpers included."""
+    tail = (
+        "\nimport resource, sys\n"
+        "usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]\n"
+        "cpu = sum(usage.ru_utime + usage.ru_stime for usage in usages)\n"
+        "print('cost', cpu, max(usage.ru_maxrss for usage in usages) / 1024, file=sys.stderr)\n"
     )
     begin = time.perf_counter()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code + tail], capture_output=True, text=True, check=True)
     wall = time.perf_counter() - begin
-    return wall, float(done.stderr.rsplit("peak ", 1)[1])
+    cpu, peak = done.stderr.rsplit("cost ", 1)[1].split()
+    return Cost(wall, float(cpu), float(peak))
 
 
-def peer(root: Path) -> float:
-    """Wall time of the same count with DuckDB on the JSON files themselves."""
-    code = (
-        "import duckdb\nprint(duckdb.sql(\"SELECT count(*) FROM (SELECT unnest(entries) AS e FROM read_json("
+def assay(root: Path, query: str) -> Cost:
+    """Cost of `assay query` as a user runs it."""
+    return run(
+        "import sys\nfrom assay.cli import main\n"
+        f"sys.argv = ['assay', 'query', {query!r}, '--dir', {str(root)!r}, '--json']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+    )
+
+
+def peer(root: Path) -> Cost:
+    """Cost of the same count with DuckDB on the JSON files themselves."""
+    return run(
+        'import duckdb\nprint(duckdb.sql("SELECT count(*) FROM (SELECT unnest(entries) AS e FROM read_json('
         f"'{root}/data/device_runs/*/*/*.json', columns={{entries: 'JSON[]'}}))\").fetchall())\n"
     )
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    return time.perf_counter() - begin
 
 
-def measure(root: Path, records: int, models: int, seed: int) -> None:
-    begin = time.perf_counter()
-    generate(root, records, models, seed)
-    print(f"{records} records of {models} models generated in {time.perf_counter() - begin:.1f} s")
-    cold, memory = assay(root, QUERIES["count"])
-    print(f"cold index and first query   {cold:8.2f} s   {memory:6.0f} MiB peak   {records / cold:8.0f} records/s")
+def middle(costs: list[Cost]) -> Cost:
+    return sorted(costs, key=lambda cost: cost.cpu_s)[len(costs) // 2]
+
+
+def measure(root: Path, records: int, models: int, seed: int, repeats: int) -> None:
+    if not (root / "data").exists():
+        begin = time.perf_counter()
+        generate(root, records, models, seed)
+        print(f"{records} records of {models} models generated in {time.perf_counter() - begin:.1f} s")
+    print(f"load of the machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    shutil.rmtree(root / ".assay", ignore_errors=True)
+    cold = assay(root, QUERIES["count"])
+    print(f"cold index and first query  {cold}   {records / cold.cpu_s:.0f} records per CPU second")
+    warm = {name: middle([assay(root, query) for _ in range(repeats)]) for name, query in QUERIES.items()}
+    for name, cost in warm.items():
+        print(f"warm query, {name:<16}{cost}")
     plain = peer(root)
-    for name, query in QUERIES.items():
-        warm = [assay(root, query) for _ in range(5)]
-        median = statistics.median(wall for wall, _ in warm)
-        peak = max(peak for _, peak in warm)
-        ratio = f"   DuckDB on the files: {plain:.2f} s, {plain / median:.1f}x" if name == "count" else ""
-        print(f"warm query, {name:<10}       {median:8.2f} s   {peak:6.0f} MiB peak{ratio}")
-    updates: list[float] = []
-    empty = statistics.median(assay(root, QUERIES["count"])[0] for _ in range(3))
-    for number in range(5):
+    ratio = plain.cpu_s / warm["count"].cpu_s
+    print(f"count, DuckDB on the files  {plain}   {ratio:.1f} times the warm query's CPU")
+    updates: list[Cost] = []
+    for number in range(repeats):
         path, value = make_record(0, 10_000 + number, seed)
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(json.dumps(value))
-        updates.append(assay(root, QUERIES["count"])[0])
-    update = statistics.median(updates)
-    print(f"query after one new file     {update:8.2f} s   of it the update: {update - empty:.2f} s")
-    start = statistics.median(_startup() for _ in range(3))
-    print(f"of each: starting Python, the command line and DuckDB {start:.2f} s")
-    print(f"memory of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
-
-
-def _startup() -> float:
-    begin = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import duckdb, typer, rich.console; duckdb.connect()"], check=True)
-    return time.perf_counter() - begin
+        updates.append(assay(root, QUERIES["count"]))
+        (root / path).unlink()
+        assay(root, QUERIES["count"])
+    update = middle(updates)
+    more = (update.wall_s - warm["count"].wall_s, update.cpu_s - warm["count"].cpu_s)
+    print(f"query after one new file    {update}   the update: {more[0]:.2f} s wall, {more[1]:.2f} s CPU")
+    start = middle([run("import duckdb, typer, rich.console; duckdb.connect()") for _ in range(repeats)])
+    print(f"of each, Python and imports {start}")
 
 
 def main() -> None:
@@ -179,11 +200,12 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--models", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dir", type=Path, help="folder for the records; a temporary one by default")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--dir", type=Path, help="folder that keeps the records for the next run")
     options = parser.parse_args()
     root = options.dir or Path(tempfile.mkdtemp(prefix="assay-catalog-"))
     try:
-        measure(root, options.records, options.models, options.seed)
+        measure(root, options.records, options.models, options.seed, options.repeats)
     finally:
         if options.dir is None:
             shutil.rmtree(root)

@@ -331,3 +331,13 @@ def test_no_record_is_a_clear_error(tmp_path: Path) -> None:
         build_card(tmp_path, "../m")
     with pytest.raises(AssayError, match="does not exist"):
         check_card(tmp_path, "m")
+
+
+def test_a_card_of_a_newer_schema_is_not_written_over(tmp_path: Path) -> None:
+    records.append_device_run(tmp_path, "m", "desk", device_entry())
+    path = build_card(tmp_path, "m")
+    newer = json.loads(path.read_text()) | {"schema_version": "1.9", "new": 1}
+    path.write_text(json.dumps(newer))
+    with pytest.raises(AssayError, match=r"schema 1\.9"):
+        build_card(tmp_path, "m")
+    assert json.loads(path.read_text()) == newer

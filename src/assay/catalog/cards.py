@@ -13,7 +13,7 @@ from assay.errors import AssayError
 from assay.records import canonical, rows
 from assay.records.benchmark import BenchmarkFile, BenchmarkRecord
 from assay.records.card import Artifact, Card, Conversion, ModelInfo, Pitfall, PitfallFile
-from assay.records.document import WRITTEN, DocumentError, check, read, read_bytes, schema_version
+from assay.records.document import LATEST, WRITTEN, DocumentError, check, read, read_bytes, schema_version
 from assay.records.files import write_atomic
 from assay.records.layout import BENCHMARKS, CARDS, DEVICE_RUNS, SWEEPS
 from assay.records.record import (
@@ -139,6 +139,12 @@ def compose(
     """Build a card and write nothing. Arguments and errors are those of `build_card`, but for the refusal."""
     folder = card_folder(root, model_id)
     present = read_card(folder / CARD_JSON) if (folder / CARD_JSON).exists() else None
+    if present is not None and schema_version(present.schema_version) > LATEST:
+        # What this version does not know of the card would be lost.
+        raise AssayError(
+            f"{folder / CARD_JSON} is of schema {present.schema_version}, which this version of Assay cannot write",
+            fix="update Assay",
+        )
     version = version or (present.schema_version if present else WRITTEN)
     if schema_version(version) not in ((1, 2), (1, 3)):
         version = WRITTEN

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from assay.report.card import WORKS
 from assay.report.text import code, escape, link, number
 
-_BEST_FIRST = ("match", "runs", "partial", "wrong", "failed")
+_MEANINGS = {
+    "match": "it runs and its outputs match the reference",
+    "runs": "it runs, and nobody compared its outputs",
+    "partial": "the accelerator left a part to the CPU",
+    "wrong": "it runs and its outputs are wrong",
+    "failed": "it does not load or run",
+}
+_BEST_FIRST = tuple(_MEANINGS)
 
 
 def render_index(index: dict[str, Any]) -> str:
@@ -54,7 +60,7 @@ def render_llms(index: dict[str, Any]) -> str:
         "on each device and lane. Measured, with evidence and date. A missing value was not measured.",
         "",
         "All of it for programs: [index.json](index.json). Statuses: "
-        + "; ".join(f"{status}: {WORKS[status].replace('*', '')}" for status in _BEST_FIRST)
+        + "; ".join(f"{status}: {meaning}" for status, meaning in _MEANINGS.items())
         + ".",
         "",
         "## Models",
