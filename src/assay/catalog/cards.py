@@ -142,7 +142,7 @@ def compose(
     if present is not None and schema_version(present.schema_version) > LATEST:
         # What this version does not know of the card would be lost.
         raise AssayError(
-            f"{folder / CARD_JSON} is of schema {present.schema_version}, which this version of Assay cannot write",
+            f"{folder / CARD_JSON} is of schema {present.schema_version}, newer than this version of Assay",
             fix="update Assay",
         )
     version = version or (present.schema_version if present else WRITTEN)
