@@ -175,8 +175,9 @@ def issue_text(finding: Finding, script_text: str) -> str:
         )
     if finding.smallest is not None:
         small = finding.smallest
-        number = _number(finding.smallest_max_abs_diff)
-        lines.append(f"- `minimized.tflite` ({small.size_bytes:,} bytes): differs by {number}")
+        lines.append(
+            f"- `minimized.tflite` ({small.size_bytes:,} bytes): {_number(finding.smallest_max_abs_diff)}"
+        )
     lines.append(f"- compared with: {finding.reference}, fed with the same inputs")
     if finding.kind is not None:
         lines += ["", "## What is known", "", f"Kind: {finding.kind}: {MEANING[Kind(finding.kind)]}.", ""]
@@ -207,7 +208,7 @@ def _title(finding: Finding) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "values that are not finite" if value is None else f"{value:.6g}"
+    return "values that are not finite" if value is None else f"off by {value:.6g}"
 
 
 def _outcome(right: bool) -> str:

@@ -110,6 +110,8 @@ def classify(session: Session, located: Located, *, twin: Launcher | None) -> Di
     return Diagnosed(kinds[0], tuple(because), tuple(kinds[1:]), tuple(clues), tuple(cures))
 
 
+_LEFT_OUT = "leaving out any one of these nodes, its result given instead, makes the fault go away"
+
 _ORDER = [
     Kind.STALE,
     Kind.HAND_OVER,
@@ -247,7 +249,12 @@ def _partition(
 ) -> None:
     """Whether the region is wrong because it is served by two parts of the runtime."""
     facts = portrait.result.facts
-    if twin is None or not facts.refusals or len(piece.nodes) < 2:
+    if len(piece.nodes) < 2:
+        return
+    if facts.delegated_ops and facts.total_ops and facts.delegated_ops < facts.total_ops and not facts.refusals:
+        found.add(Kind.HAND_OVER, f"the delegate takes {facts.delegated_ops} of these {facts.total_ops} nodes")
+        found.add(Kind.HAND_OVER, _LEFT_OUT)
+    if twin is None or not facts.refusals:
         return
     label = session.subject.anatomy.label
     refused = {refusal.op for refusal in facts.refusals}
@@ -262,9 +269,7 @@ def _partition(
     found.add(Kind.HAND_OVER, f"the accelerator refuses a part of it: {between}")
     if right:
         found.add(Kind.HAND_OVER, f"{twin.lane} alone computes the same nodes right")
-    found.add(
-        Kind.HAND_OVER, "leaving out any one of these nodes, its result given instead, makes the fault go away"
-    )
+    found.add(Kind.HAND_OVER, _LEFT_OUT)
     _tap(session, located, piece, here, found)
 
 

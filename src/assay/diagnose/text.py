@@ -43,9 +43,13 @@ def lines(finding: Finding) -> list[str]:
 def _symptom(finding: Finding) -> list[str]:
     if finding.failure is not None:
         return [f"symptom: the whole model fails, {finding.failure}: {finding.error}"]
-    number = "not finite" if finding.max_abs_diff is None else f"{finding.max_abs_diff:.6g}"
+    number = (
+        "has values that are not finite"
+        if finding.max_abs_diff is None
+        else f"is off by {finding.max_abs_diff:.6g}"
+    )
     times = "" if finding.times_limit is None else f", {finding.times_limit:,.0f} times what arithmetic explains"
-    return [f"symptom: output {finding.worst_output!r} is off by {number}{times} (inputs: {finding.inputs})"]
+    return [f"symptom: output {finding.worst_output!r} {number}{times} (inputs: {finding.inputs})"]
 
 
 def _fix(fix: Fix) -> str:
