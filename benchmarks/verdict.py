@@ -11,7 +11,8 @@ Correct lanes:
   int8_weights   weights rounded to the nearest of 255 steps per channel
 Faulty lanes: one inner tensor corrupted by a fault of assay.numerics.faults, in fp32 and in fp16 arithmetic
 in turn. A fault's effect is `visible` if it moves an output by more than 1 % of what it varies by (root mean
-square), flips more than 1 % of a mask, or loses a number; faults without any effect are left out.
+square; of 1 for probabilities, of the integer range for quantized ones), flips more than 1 % of a mask, or loses
+a number; faults without any effect are left out.
 
 The tuning part is the models of one wheel, on which the constants of assay.numerics.excess were chosen; the
 held-out part is models of three other wheels, of other makers, which were not looked at before.
@@ -166,27 +167,32 @@ def places(model: Model) -> list[int]:
     return [found[int(share * (len(found) - 1))] for share in PLACES] if found else []
 
 
-def effect(reference: list[Arrays], outputs: list[Arrays], names: list[str]) -> float:
-    """How visible a difference is: the largest share of an output's variation, or of a mask; inf for lost numbers."""
+def effect(reference: list[Arrays], outputs: list[Arrays], names: list[str], scales: list[float | None]) -> float:
+    """How visible a difference is: the largest share of an output's variation or a mask; inf for lost numbers."""
     worst = 0.0
     for o, name in enumerate(names):
-        rows = [
-            (r[o].astype(np.float64), g[o].astype(np.float64)) for r, g in zip(reference, outputs, strict=True)
-        ]
-        middle = float(np.mean([r.mean() for r, _ in rows]))
-        spread = max(math.sqrt(float(((r - middle) ** 2).mean())) for r, _ in rows)
-        # An output that hardly varies at all is a constant: its size is what counts.
-        varies = max(spread, 0.1 * max(math.sqrt(float((r**2).mean())) for r, _ in rows), 1e-6)
-        for (r, g), right in zip(rows, reference, strict=True):
+        right, given = ([row[o].astype(np.float64) for row in rows] for rows in (reference, outputs))
+        varies = variation(right, reference[0][o].dtype, scales[o])
+        for r, g in zip(right, given, strict=True):
             if not np.array_equal(np.isfinite(r), np.isfinite(g)):
                 return math.inf
             worst = max(worst, math.sqrt(float(((g - r) ** 2).mean())) / varies)
-            if guess_task(name, right[o].shape) == "mask":
+            if guess_task(name, r.shape) == "mask":
                 iou = task_metrics(r, g, "mask")["mask_iou"]
                 inside = np.mean(r > 0.5) if r.max() <= 1 else np.mean(r > 0)
                 if iou is not None and inside > 0.01:
                     worst = max(worst, 1.0 - iou)
     return worst
+
+
+def variation(values: list[np.ndarray], dtype: np.dtype, scale: float | None) -> float:
+    """What an output varies by; a probability by 1, a quantized value by its range, a constant by its size."""
+    if dtype.kind in "iu":
+        return float(np.iinfo(dtype).max) - float(np.iinfo(dtype).min)
+    middle = float(np.mean([v.mean() for v in values]))
+    spread = max(math.sqrt(float(((v - middle) ** 2).mean())) for v in values)
+    size = max(math.sqrt(float((v**2).mean())) for v in values)
+    return max(spread, 0.1 * size, scale or 0.0, 1e-6)
 
 
 def within(reference: list[Arrays], outputs: list[Arrays], atol: float, rtol: float) -> str:
@@ -208,14 +214,19 @@ class Subject:
         self.part, self.path, self.seed, self.folder = part, path, seed, folder
         self.name = path.stem if part == "tuning" else f"{path.parent.name.split('-')[0]}-{path.stem}"
         self.model = read(path)
+        graph = self.model.subgraphs[0]
+        if [entry.tensor.index for entry in self.model.signatures[0].outputs] != graph.outputs:
+            # The signature orders outputs otherwise than the graph, by whose order everything here goes.
+            self.model.signatures = []
+            self.path = folder / path.name
+            save(self.model, self.path)
+            self.model = read(self.path)
         self.signature = self.model.signatures[0]
         sets = seeded_sets(self.model, self.signature, resolve_shapes(self.signature), seed, KINDS)
         self.set_names = [one.name for one in sets]
         self.inputs = [one.arrays for one in sets]
         self.names = [entry.name for entry in self.signature.outputs]
-        if [entry.tensor.index for entry in self.signature.outputs] != self.model.subgraphs[0].outputs:
-            raise AssayError("the signature orders outputs otherwise than the graph")
-        self.reference = run(path, self.inputs)
+        self.reference = run(self.path, self.inputs)
         self.envelopes: dict[str, Envelope] = {}
 
     def envelope(self, precision: str) -> Envelope:
@@ -240,7 +251,7 @@ class Subject:
             seed=self.seed,
             kind=kind,
             truth=truth,
-            effect=effect(self.reference, outputs, self.names),
+            effect=effect(self.reference, outputs, self.names, scales),
             verdict=verdict.label,
             score=max(scores, default=math.inf),
             tolerance_abs=within(self.reference, outputs, 1e-2, 0.0),
@@ -376,7 +387,7 @@ def tabulate(cases: list[Case], title: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=("tuning", "held-out", "all"), default="all")
-    parser.add_argument("--seeds", type=int, default=4, help="seeds of inputs a model (default 4)")
+    parser.add_argument("--seeds", type=int, default=4, help="seeds of inputs for each model (default 4)")
     parser.add_argument("--only", default="", help="only models whose name has this in it")
     parser.add_argument("--gpu", action="store_true", help="also the real GPU lane; set VK_ICD_FILENAMES first")
     parser.add_argument("--json", type=Path, help="write every case to this file")
@@ -396,10 +407,10 @@ def main() -> None:
             note = ""
         except AssayError as error:
             note = f"  left out: {error}"
-        print(
-            f"{part:9} {path.stem:36} {len(cases) - before:4} cases  {time.monotonic() - start:6.0f} s{note}",
-            flush=True,
-        )
+        if arguments.json:
+            arguments.json.write_text(json.dumps([dataclasses.asdict(case) for case in cases], indent=1))
+        took = time.monotonic() - start
+        print(f"{part:9} {path.stem:36} {len(cases) - before:4} cases  {took:6.0f} s{note}", flush=True)
     for part in ("tuning", "held-out"):
         chosen = [case for case in cases if case.part == part]
         if chosen:
@@ -412,11 +423,9 @@ def main() -> None:
         print(f"\n{title}: {len(chosen)}")
         for case in chosen:
             print(
-                f"  {case.part} {case.model} seed {case.seed} {case.kind}: {case.verdict}, effect {case.effect:.3g}, "
-                f"score {case.score:.2f}"
+                f"  {case.part} {case.model} seed {case.seed} {case.kind}: {case.verdict}, "
+                f"effect {case.effect:.3g}, score {case.score:.2f}"
             )
-    if arguments.json:
-        arguments.json.write_text(json.dumps([dataclasses.asdict(case) for case in cases], indent=1))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from assay.graph import GraphBuilder, read, save
 from assay.judging import Judge, seeded_sets
 from assay.numerics import faults
 from assay.numerics.consistency import plan_sequence
-from assay.numerics.envelope import deviation, learn
+from assay.numerics.envelope import Envelope, OutputNoise, deviation, learn
 from assay.numerics.inputs import resolve_shapes
 from assay.numerics.noise import PRECISIONS, natural_scales, noisy, summands
 from assay.numerics.verdict import judge, judge_uncalibrated
@@ -264,3 +264,17 @@ def test_a_bad_conversion_is_told_from_a_bad_lane(face):
     assert found.verdict.label == "match"
     assert found.source.label == "wrong"
     assert found.output_match is False
+
+
+@pytest.mark.parametrize(
+    ("share", "label"), [(0.001, "match"), (0.05, "precision_noise"), (0.5, "not_measured"), (50.0, "wrong")]
+)
+def test_a_wide_envelope_does_not_make_a_visible_difference_a_match(share, label):
+    """Where the model blows rounding up, a lane that differs visibly is not said to agree."""
+    right = np.random.default_rng(0).normal(size=(1, 100)).astype(np.float32)
+    noise = OutputNoise(np.full((1, 100), 0.5, np.float32), rms=0.7, max_abs=2.0, lost=0.0)
+    envelope = Envelope("fp32", 8, [[noise]])
+    given = right + np.float32(share * right.std())
+    verdict = judge([[right]], [[given]], ["y"], [envelope], set_names=["uniform"])
+    judged = verdict.outputs[0].label
+    assert judged == label

@@ -120,9 +120,17 @@ def _from_onnx(path: Path, signature: Signature, sets: Sequence[InputSet]) -> li
 
 
 def _order(available: list[str], wanted: list[str]) -> list[int]:
-    """Positions in `available` of the wanted names; simply 0, 1, ... where the names are others."""
+    """Positions in `available` of the wanted names; where the names are others, by number, else by position.
+
+    TensorFlow's exporters call the outputs `StatefulPartitionedCall:0`, `:1`, ..., numbered by the names that
+    the other file has, and list them in any order.
+    """
     if set(wanted) <= set(available):
         return [available.index(name) for name in wanted]
+    numbers = [name.rpartition(":")[2] for name in available]
+    if sorted(numbers) == sorted(map(str, range(len(wanted)))):
+        by_name = sorted(range(len(wanted)), key=lambda position: wanted[position])
+        return [numbers.index(str(by_name.index(position))) for position in range(len(wanted))]
     return list(range(len(wanted)))
 
 

@@ -3,11 +3,12 @@
 The rule, for each output on each set of inputs:
 
 1. Another shape, or NaN or infinity where the reference has none: **wrong**.
-2. Inside the envelope of fp32 arithmetic: **match**.
-3. Inside the envelope of the lane's own precision (fp16, bf16, int8), and less than a quarter of what the output
-   varies by: **precision noise**. The quarter is there because a precision can itself be too little for a
-   model: that the error was to be expected does not make the answer usable.
-4. Else: **wrong**.
+2. Inside the envelope of fp32 arithmetic, and less than a hundredth of what the output varies by: **match**.
+3. Inside the envelope of fp32 or of the lane's own precision (fp16, bf16, int8), and less than a quarter of what
+   the output varies by: **precision noise**. The quarter is there because a precision can itself be too little
+   for a model: that the error was to be expected does not make the answer usable.
+4. More than that, inside the envelope of fp32: **not measured** on this set, since right lanes differ as much.
+5. Else: **wrong**.
 
 "Inside" means at most 5 times the expected error overall, 8 times in every slice, 10 times at every element
 (`assay.numerics.excess`). The verdict on the lane is its worst output's. An output on which even all zeros would
@@ -34,6 +35,9 @@ MATCH, PRECISION_NOISE, WRONG, NOT_MEASURED = "match", "precision_noise", "wrong
 
 USABLE_ERROR = 0.25
 """An error above this share of what the output varies by (correlation below about 0.97) is never called noise."""
+
+INVISIBLE_ERROR = 0.01
+"""An error above this share of what the output varies by (40 dB) is never called a match."""
 
 NOTABLE_ERROR = 0.1
 """Noise above this share (20 dB) is pointed out."""
@@ -261,7 +265,7 @@ def judge(
                 )
             judgements.append(replace(judgement, stress=set_names[s] in stress))
     blind = _blind_outputs(reference, names, levels, set_names, stress)
-    return _summed_up(judgements, blind, levels[-1].precision)
+    return _summed_up(judgements, blind)
 
 
 def lost_to_stress(judgement: OutputJudgement, stress: bool) -> bool:
@@ -294,14 +298,17 @@ def _judge_one(
         if comparison.nonfinite_mismatch:
             continue
         if excess.score <= 1.0:
-            if precision.name == "fp32":
-                return result(MATCH, "", precision.name, excess)
             share = (comparison.rms_diff or 0.0) / varies if varies > 0 else 0.0
+            if precision.name == "fp32" and share <= INVISIBLE_ERROR:
+                return result(MATCH, "", precision.name, excess)
             if share <= USABLE_ERROR:
                 reason = f"rounding of {precision.name}"
                 if share > NOTABLE_ERROR:
                     reason += f", {share:.0%} of what the output varies by"
                 return result(PRECISION_NOISE, reason, precision.name, excess)
+            if precision.name == "fp32":
+                # Two right kernels may differ as much here: nobody can say which of the two is right.
+                return result(NOT_MEASURED, "fp32 rounding alone may change it beyond use", "fp32", excess)
             return result(WRONG, f"{_TOO_LITTLE}: {precision.name} is not enough here", precision.name, excess)
     if comparison.nonfinite_mismatch:
         count = comparison.nonfinite_mismatch
@@ -396,10 +403,10 @@ def _blind_outputs(
     return blind
 
 
-def _summed_up(judgements: list[OutputJudgement], blind: list[str], lowest: str) -> Verdict:
+def _summed_up(judgements: list[OutputJudgement], blind: list[str]) -> Verdict:
     notes = [f"output {name!r} says nothing: all zeros would pass on these inputs" for name in blind]
-    beyond = sorted({j.inputs for j in judgements if j.label == NOT_MEASURED})
-    notes += [f"the set {name!r} goes beyond the range of {lowest}: not judged" for name in beyond]
+    beyond = dict.fromkeys((j.inputs, j.reason) for j in judgements if j.label == NOT_MEASURED)
+    notes += [f"the set {name!r} is not judged: {reason}" for name, reason in beyond]
     notes += [
         f"output {j.name!r} on the set {j.inputs!r}: {j.reason}"
         for j in judgements
@@ -413,7 +420,7 @@ def _summed_up(judgements: list[OutputJudgement], blind: list[str], lowest: str)
         label, sentence = WRONG, _wrong_sentence(deciding, wrong, judgements)
     elif not seen:
         deciding, label = None, NOT_MEASURED
-        sentence = "not measured: all zeros would pass on these inputs; give real ones"
+        sentence = "not measured: these inputs do not tell right from wrong; give real ones"
     elif noise:
         deciding = max(noise, key=_severity)
         label, sentence = PRECISION_NOISE, _noise_sentence(deciding)
