@@ -20,9 +20,10 @@ pytestmark = pytest.mark.convert
 import yaml  # noqa: E402
 
 from assay import graph  # noqa: E402
-from assay.convert import ConversionDiffers, ModelFacts, Plan, Recipe, convert, verify  # noqa: E402
+from assay.convert import ConversionDiffers, ModelFacts, Plan, Recipe, convert  # noqa: E402
 from assay.convert.pipeline import rewritten, to_tflite  # noqa: E402
 from assay.convert.recipe import find  # noqa: E402
+from assay.convert.verify import verify  # noqa: E402
 
 USERS = """
 import torch
@@ -61,11 +62,9 @@ def linear_plan(**changes: Any) -> Plan:
 
 def run_cli(*arguments: str) -> Any:
     """In this process where nothing is to be measured: PyTorch is imported once."""
-    import typer
-
     from assay.cli import convert as verb
 
-    return CliRunner().invoke(typer.main.get_command(verb.app), list(arguments))
+    return CliRunner().invoke(verb.app, list(arguments))
 
 
 def test_a_function_of_the_users(tmp_path: Path) -> None:

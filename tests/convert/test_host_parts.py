@@ -75,7 +75,8 @@ def test_bad_prompt_encoder_files_are_refused(content: bytes | None, tmp_path: P
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(1, 90), st.integers(1, 90), st.integers(1, 70), st.integers(1, 70))
+# From 2 up: PyTorch's own kernel fails on images one pixel wide or high.
+@given(st.integers(2, 90), st.integers(2, 90), st.integers(2, 70), st.integers(2, 70))
 def test_resize_is_pytorchs_bit_for_bit(height: int, width: int, rows: int, columns: int) -> None:
     image = pixels(height, width, height * width)
     wanted = F.interpolate(

@@ -143,6 +143,18 @@ def test_conv_transpose_zero_stuffed(
     assert not calls(graph, aten.conv_transpose2d.input)
 
 
+@pytest.mark.parametrize(("stride", "bias", "batch"), [(2, True, 1), ((3, 2), False, 2), (1, True, 1)])
+def test_conv_transpose_subpixel(stride: Any, bias: bool, batch: int) -> None:
+    module = nn.ConvTranspose2d(3, 4, stride, stride, bias=bias)
+    graph = rewritten(module, "conv-transpose-subpixel", draw(batch, 3, 4, 5), exact=False)
+    assert not calls(graph, aten.conv_transpose2d.input)
+    assert highest_rank(graph) <= 4
+
+
+def test_overlapping_conv_transpose_has_no_subpixels() -> None:
+    rewritten(nn.ConvTranspose2d(3, 4, 3, 2), "conv-transpose-subpixel", draw(1, 3, 4, 5), places=0)
+
+
 def test_grouped_conv_transpose_is_left_alone() -> None:
     rewritten(nn.ConvTranspose2d(4, 4, 2, 2, groups=2), "conv-transpose-zero-stuffed", draw(1, 4, 3, 3), places=0)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay.convert.pipeline import Conversion, convert
     from assay.convert.recipe import ModelFacts, Plan, Recipe, Request
     from assay.convert.sam2.segment import Segmenter
-    from assay.convert.verify import ConversionDiffers, verify
+    from assay.convert.verify import ConversionDiffers
 
 _HOMES = {
     "Conversion": "pipeline",
@@ -27,7 +27,6 @@ _HOMES = {
     "Request": "recipe",
     "Segmenter": "sam2.segment",
     "convert": "pipeline",
-    "verify": "verify",
 }
 
 
@@ -48,5 +47,4 @@ __all__ = [
     "Request",
     "Segmenter",
     "convert",
-    "verify",
 ]

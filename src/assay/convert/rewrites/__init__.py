@@ -78,6 +78,13 @@ REWRITES: dict[str, Rewrite] = {
             "conv_transpose",
         ),
         Rewrite(
+            "conv-transpose-subpixel",
+            "ConvTranspose2d with kernel = stride as a projection and a transpose (less work, for CPUs)",
+            _ROUNDING,
+            "conv_transpose",
+            auto=False,
+        ),
+        Rewrite(
             "layer-norm-prescaled",
             "LayerNorm scaled by a power of two before squaring (safe in fp16)",
             _ROUNDING,
@@ -93,6 +100,12 @@ REWRITES: dict[str, Rewrite] = {
         Rewrite("channels-last", "merge pixels after a transpose and split them before it", "exact", "layout"),
     )
 }
+
+
+_EXCLUSIVE = (
+    {"attention-rank3", "attention-rank4"},
+    {"conv-transpose-subpixel", "conv-transpose-zero-stuffed"},
+)
 
 
 def apply(graph: fx.GraphModule, names: Sequence[str]) -> dict[str, int]:
@@ -111,6 +124,7 @@ def apply(graph: fx.GraphModule, names: Sequence[str]) -> dict[str, int]:
     unknown = sorted(set(names) - set(REWRITES))
     if unknown:
         raise AssayError(f"no rewrite is called {unknown[0]!r}", fix=f"choose from: {', '.join(REWRITES)}")
-    if {"attention-rank3", "attention-rank4"} <= set(names):
-        raise AssayError("attention-rank3 and attention-rank4 exclude each other", fix="name one of them")
+    for pair in _EXCLUSIVE:
+        if pair <= set(names):
+            raise AssayError(f"{' and '.join(sorted(pair))} exclude each other", fix="name one of them")
     return {name: rewrite.function()(graph) for name, rewrite in REWRITES.items() if name in names}

@@ -91,7 +91,7 @@ class PromptEncoder:
             width = 2 * gaussian.shape[1]
             if gaussian.shape[0] != 2 or points.shape != (4, width) or not_a_point.shape != (width,):
                 raise ValueError("shapes do not fit together")
-        except (ValueError, KeyError, IndexError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, IndexError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise AssayError(f"{path} is not a prompt encoder: {error}") from error
         return cls(gaussian, points, not_a_point, size)
 

@@ -193,7 +193,7 @@ class Segmenter:
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: np.asarray(file[name], np.float32) for name in wanted}
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
             return None
         return arrays if all(arrays[name].shape == shape for name, shape in wanted.items()) else None
 
