@@ -137,3 +137,59 @@ def _values(kind: str, depth: int) -> st.SearchStrategy[Any]:
 def encoded(root: dict[str, Any]) -> bytes:
     """A file with this root table, whatever is in it."""
     return b"".join(Encoder().file("Model", root, b"TFL3"))
+
+
+def plausible() -> st.SearchStrategy[dict[str, Any]]:
+    """Root tables that mostly read: six tensors, nodes in order, and any op, options, types and sparsity."""
+    stored = {"data": st.binary(max_size=40)}
+    tensor = {
+        "type": st.integers(0, 24),
+        "name": st.text(max_size=8),
+        "quantization": tables("QuantizationParameters", 1),
+        "is_variable": st.booleans(),
+        "variant_tensors": st.lists(tables("VariantSubType", 0), max_size=2),
+    }
+    weights = tensor | {"buffer": st.integers(0, 2), "sparsity": tables("SparsityParameters", 2)}
+    shape = {"shape": st.lists(st.integers(0, 5), max_size=5)}
+    node = {
+        "custom_options": st.binary(max_size=8),
+        "intermediates": st.lists(st.integers(-1, 5), max_size=2),
+        "mutating_variable_inputs": st.lists(st.booleans(), max_size=2),
+    }
+
+    def operators(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Each node reads what there is before it and writes the next tensor."""
+        return [
+            one | {"opcode_index": i, "inputs": [min(t, 2 + i) for t in one["inputs"]], "outputs": (3 + i,)}
+            for i, one in enumerate(nodes)
+        ]
+
+    inputs = st.fixed_dictionaries({"inputs": st.lists(st.integers(-1, 5), max_size=5)}, optional=node)
+    options = st.integers(1, len(UNIONS["BuiltinOptions"]) - 1).flatmap(
+        lambda number: st.fixed_dictionaries(
+            {
+                "builtin_options_type": st.just(number),
+                "builtin_options": tables(UNIONS["BuiltinOptions"][number], 0),
+            }
+        )
+    )
+    nodes = st.lists(st.tuples(inputs, options).map(lambda pair: pair[0] | pair[1]), min_size=3, max_size=3)
+    before = st.fixed_dictionaries(shape, optional=weights)
+    after = st.fixed_dictionaries(shape, optional=tensor)
+    graph = st.fixed_dictionaries(
+        {
+            "tensors": st.tuples(before, before, before, after, after, after),
+            "operators": nodes.map(operators),
+            "inputs": st.just((0,)),
+            "outputs": st.lists(st.integers(0, 5), max_size=3),
+        }
+    )
+    code = st.fixed_dictionaries({"builtin_code": st.integers(0, 215)})
+    return st.fixed_dictionaries(
+        {
+            "operator_codes": st.tuples(code, code, code),
+            "subgraphs": st.tuples(graph),
+            "buffers": st.tuples(st.just({}), st.fixed_dictionaries(stored), st.fixed_dictionaries(stored)),
+        },
+        optional={"description": st.text(max_size=8)},
+    )

@@ -174,6 +174,12 @@ def test_any_tables(fields: dict[str, Any]) -> None:
     hostile.exercise(hostile.encoded(fields))
 
 
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(hostile.plausible())
+def test_any_options_types_and_sparsity(fields: dict[str, Any]) -> None:
+    hostile.exercise(hostile.encoded(fields))
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes(data: bytes) -> None:

@@ -250,6 +250,18 @@ def test_unsound_sparsity() -> None:
             model.data(stored)
 
 
+def test_sparsity_of_a_scalar_and_of_an_absurd_shape() -> None:
+    g = GraphBuilder()
+    scalar = g.constant(np.float32([7]), "scalar")
+    model = g.finish([])
+    scalar.sparsity = {"traversal_order": None, "block_map": None, "dim_metadata": []}
+    scalar.shape = ()
+    assert model.data(scalar) == 7
+    scalar.shape = (1 << 20, 1 << 20)
+    with pytest.raises(GraphError, match="as a dense tensor"):
+        model.data(scalar)
+
+
 def test_a_file_over_2_gb(tmp_path: Path) -> None:
     """Constants behind the flatbuffer, at offsets that need 64 bits; the file is a hole but for its ends."""
     model = made_models.half()

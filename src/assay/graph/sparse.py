@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from assay.graph.model import Tensor
 
 
+#: A few stored values may claim a shape that no memory holds.
+MAX_DENSE = 1 << 33
+
+
 def densify(tensor: Tensor, data: memoryview | bytes) -> np.ndarray[Any, Any]:
     """The dense values of a sparse tensor, read-only.
 
@@ -25,17 +29,19 @@ def densify(tensor: Tensor, data: memoryview | bytes) -> np.ndarray[Any, Any]:
     from assay.graph.schema import DTYPE_BITS
     from assay.graph.values import elements
 
+    label = f"tensor {tensor.index} ({tensor.name!r})"
+    if (tensor.nbytes or 0) > MAX_DENSE:
+        raise GraphError(f"{label} would have {tensor.nbytes:,} bytes as a dense tensor")
     try:
         coordinates = _coordinates(tensor)
     except (IndexError, ValueError) as error:
-        raise GraphError(f"tensor {tensor.index} ({tensor.name!r}) has unsound sparsity: {error}") from None
+        raise GraphError(f"{label} has unsound sparsity: {error}") from None
     count = len(coordinates[0]) if coordinates else 1
     if len(data) < (count * DTYPE_BITS[tensor.dtype] + 7) // 8:
-        label = f"tensor {tensor.index} ({tensor.name!r})"
         raise GraphError(f"{label} has {count:,} sparse values and a buffer of {len(data):,} bytes")
     values = elements(data, tensor.dtype, count)
     dense = np.zeros(tensor.shape, values.dtype)
-    dense[tuple(coordinates)] = values
+    dense[tuple(coordinates)] = values if coordinates else values[0]
     dense.flags.writeable = False
     return dense
 
