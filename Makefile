@@ -11,6 +11,7 @@ help: ## Show what can be made
 
 run: ## Set up, fetch 14 real models, measure them on every lane here; records and cards in OUT
 	@scripts/setup.sh $(RUN_EXTRAS)
+	@.venv/bin/assay browser install >/dev/null || echo "make run: without the browser lanes" >&2
 	@models=$$($(PYTHON) scripts/fetch_models.py) && \
 	.venv/bin/assay run $$models/*.tflite --out $(OUT) --budget 1.5 --threads 2; \
 	status=$$?; [ $$status -le 1 ]
