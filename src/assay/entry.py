@@ -117,7 +117,9 @@ def browser_entry(context: Context, measured: Measured, judged: Judged | None) -
         "machine_label": context.device,
         "os": "unknown",
     }
-    env: dict[str, Any] = unknown | {name: value for name, value in told.items() if value is not None or name not in unknown}
+    # A null must not hide what is known without the page.
+    told = {name: value for name, value in told.items() if value is not None or name not in unknown}
+    env: dict[str, Any] = unknown | told
     if adapter := env.get("webgpu_adapter"):
         env["webgpu_adapter"] = records.WebGpuAdapter(**adapter)
     run = records.BrowserRun(
