@@ -508,7 +508,10 @@ class _Run:
             if several
             else "is wrong"
         )
-        return f"{where} {shown} on {self.lane} ({kind.value}: {MEANING[kind]})"
+        doubt = ""
+        if self.lane == REFERENCES[0]:
+            doubt = f"; only {self.finding.reference} says so, and it may be the one that is wrong"
+        return f"{where} {shown} on {self.lane} ({kind.value}: {MEANING[kind]}){doubt}"
 
 
 def _side_findings(steps: Sequence[Step], whole: _Whole) -> tuple[str, ...]:
