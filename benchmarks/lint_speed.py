@@ -1,7 +1,8 @@
 """How fast is lint? Against `edge-lint` (PyPI `edge-compat` 0.1.0) on the same files in one run.
 
 Each file is linted in a process of its own, on either side: first call and median of further calls, both in the
-process (imports left out), and the memory that it takes beyond what the process had before. Both have a matrix of
+process (imports left out) and in CPU time, so that a busy machine does not show; the memory that it takes beyond
+what the process had before; and the whole command, start to end, in CPU time too. Both have a matrix of
 the same ops; the peer's is made from ours, one entry for each op, type and rank. The peer lives in a virtual
 environment under .cache that this script makes.
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -38,9 +40,9 @@ def peak():
 before = peak()
 times = []
 for _ in range(repeats + 1):
-    start = time.perf_counter()
+    start = time.process_time()
     nodes = once()
-    times.append((time.perf_counter() - start) * 1e3)
+    times.append((time.process_time() - start) * 1e3)
 print(json.dumps({"first_ms": times[0], "median_ms": statistics.median(times[1:]),
                   "memory_mb": peak() - before, "nodes": nodes}))
 """
@@ -160,6 +162,17 @@ def measure(python: Path | str, code: str, model: Path, matrix: Path, repeats: i
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def command_ms(command: list[str]) -> float:
+    """CPU time of a whole command, the smaller of two runs, in milliseconds."""
+    times: list[float] = []
+    for _ in range(2):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3)
+    return min(times)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=5)
@@ -170,19 +183,30 @@ def main() -> None:
     python = peer_python()
     names = ("selfie_segmentation", "hand_landmark_full", "pose_landmark_full", "face_landmark_with_attention")
     models = {name: path for name, path in lint_models.real().items() if name in names} | big_models()
-    print(f"{'model':30} {'nodes':>6} {'':>14} {'first ms':>10} {'median ms':>10} {'memory MiB':>11}")
+    print(
+        f"{'model':30} {'nodes':>6} {'':>14} {'first ms':>10} {'median ms':>10} {'memory MiB':>11} {'command ms':>11}"
+    )
     ratios: list[float] = []
     for name, path in models.items():
         ours = measure(sys.executable, _OURS, path, matrix.folders[0], arguments.repeats)
         peer = measure(python, _THEIRS, path, theirs, arguments.repeats)
+        mine = [str(Path(sys.executable).with_name("assay")), "lint", str(path)]
+        if arguments.matrix:
+            mine += ["--matrix", str(arguments.matrix)]
+        ours["command_ms"] = command_ms(mine)
+        peer["command_ms"] = command_ms([str(python.with_name("edge-lint")), str(path), "--matrix", str(theirs)])
         for label, row in (("assay lint", ours), ("edge-lint", peer)):
             print(
                 f"{name:30} {row['nodes']:>6} {label:>14} {row['first_ms']:>10.1f} {row['median_ms']:>10.2f} "
-                f"{row['memory_mb']:>11.1f}"
+                f"{row['memory_mb']:>11.1f} {row['command_ms']:>11.0f}"
             )
         first, warm = peer["first_ms"] / ours["first_ms"], peer["median_ms"] / ours["median_ms"]
         ratios.append(warm)
-        print(f"{'':30} {'':>6} {'times faster':>14} {first:>9.1f}x {warm:>9.1f}x", flush=True)
+        whole = peer["command_ms"] / ours["command_ms"]
+        print(
+            f"{'':30} {'':>6} {'times faster':>14} {first:>9.1f}x {warm:>9.1f}x {'':>11} {whole:>10.1f}x",
+            flush=True,
+        )
     print(f"median ratio: {statistics.median(ratios):.1f}x, smallest {min(ratios):.1f}x")
 
 

@@ -39,9 +39,6 @@ def cases_of(model: Model, matrix: Matrix | None = None) -> Iterator[Case]:
                 continue
             seen.add(key)
             tensors = subgraph.tensors
-            if "empty " in signature.tensors:
-                # What is constant without having a value cannot be made here.
-                continue
             if any(
                 tensors[index].elements > _MAX_ELEMENTS for index in (*node.inputs, *node.outputs) if index >= 0
             ):
@@ -72,7 +69,7 @@ def _operand(model: Model, tensors: list[Tensor], index: int, halves: dict[int, 
     kind, axis = _kind(tensor)
     if index in halves:
         return Operand(tensor.shape, half=True)
-    constant: Any = None
+    constant: Any = None if tensor.elements else []
     if tensor.is_constant:
         constant = True
         if tensor.dtype.startswith(("int", "uint")) and not kind and tensor.elements <= _PARAMETER:

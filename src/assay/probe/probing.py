@@ -70,15 +70,17 @@ def probe(
     version = str(available.details.get("runtime_version", "unknown"))
     folder = out / lane_name / version
     cases = list(_cases(lane_name, ops, models))
-    whole = sum(1 for _ in grid.cases())
+    runtime = {
+        "runtime": "@litertjs/core" if lane.runs_in == "browser" else "ai-edge-litert",
+        "runtime_version": version,
+        "grid_cases": sum(1 for _ in grid.cases()),
+    }
     progress = Progress.load(folder / "progress.jsonl")
     try:
         run_cases(cases, progress, environment=lane.child_env({}), worker=WORKERS[lane_name], tell=tell)
     finally:
         # Ctrl-C leaves the matrix of what is measured so far.
-        header = write_matrix(
-            folder, progress.outcomes.values(), _header(lane_name, version, progress.session, whole)
-        )
+        header = write_matrix(folder, progress.outcomes.values(), _header(lane_name, runtime, progress.session))
     return ProbeResult(folder, header, dict(Counter(outcome.status for outcome in progress.outcomes.values())))
 
 
@@ -102,14 +104,12 @@ def _cases(lane_name: str, ops: Sequence[str], models: Sequence[Path]) -> Iterab
     yield from grid.cases(ops or None)
 
 
-def _header(lane_name: str, version: str, session: dict[str, Any], grid_cases: int) -> dict[str, Any]:
+def _header(lane_name: str, runtime: dict[str, Any], session: dict[str, Any]) -> dict[str, Any]:
     return {
         "lane": lane_name,
-        "runtime": "ai-edge-litert",
-        "runtime_version": version,
+        **runtime,
         "provenance": "measured",
         "made_by": f"assay {__version__}: assay probe --lane {lane_name}",
-        "grid_cases": grid_cases,
         "host": {"os": platform.system(), "machine": platform.machine(), "python": platform.python_version()},
         "tolerance": {
             "float": "1e-2 of the output's largest magnitude",
@@ -117,5 +117,8 @@ def _header(lane_name: str, version: str, session: dict[str, Any], grid_cases: i
             "integer_and_bool": "0",
         },
         "behaviour": {"max_partitions": 1, "folds_float16_constants": True, **session.get("behaviour", {})},
-        **{key: session.get(key) for key in ("behaviour_evidence", "adapter", "adapter_kind", "adapter_evidence")},
+        **{
+            key: session.get(key)
+            for key in ("behaviour_evidence", "adapter", "adapter_kind", "adapter_evidence", "browser")
+        },
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.probe.cases import ON_CONSTANTS, Array, Case, Operand, build, storage, values
+from assay.probe.cases import ON_CONSTANTS, Array, Case, Operand, build, file_of, storage, values
 
 _NAMES = {"complex64": "complex64"}
 
@@ -99,22 +99,20 @@ def complete(case: Case) -> tuple[Case, bytes | None, Reference]:
     Returns:
         The case with shapes, its file (None if no kernel can prepare it), and the CPU's reference.
     """
-    from assay.graph.writer import write
-
     inputs = inputs_of(case)
     known = all(result.shape is not None for result in case.outputs)
-    data = write(build(case))
+    data = file_of(case)
     reference = resolve(data, inputs)
     if not reference.shapes and reference.error is not None:
         # A custom op that only delegates know has no plain kernel: its shapes are given with the case.
         return case, data if known and case.custom is not None else None, reference
     finished = case if known else case.with_shapes(reference.shapes)
     if finished is not case:
-        data = write(build(finished))
+        data = file_of(finished)
     if weight_only(case):
         # The CPU quantizes the inputs of such ops on the way, an accelerator does not: what both mean is the op
         # on the weights' real values.
-        plain = write(build(plain_weights(finished)))
+        plain = file_of(plain_weights(finished))
         reference = resolve(plain, inputs)
         reference.second = lambda: resolve(plain, inputs, "BUILTIN").outputs
     else:

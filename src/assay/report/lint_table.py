@@ -27,10 +27,12 @@ def show(report: LintReport, console: Console, *, with_nodes: bool = False) -> N
     """Print the report: counts, a line a subgraph, findings with their hints, and the nodes if asked for."""
     first, last = report.measured
     when = first if first == last else f"{first} to {last}"
+    where = (
+        f"{escape(report.runtime)} {report.runtime_version} on {escape(report.adapter or 'an unnamed adapter')}"
+    )
     console.print(
-        f"[bold]{escape(report.model or 'model')}[/bold] on [bold]{report.lane}[/bold]: predicted from "
-        f"measurements of LiteRT "
-        f"{report.runtime_version} on {escape(report.adapter or 'an unnamed adapter')}, {when}",
+        f"[bold]{escape(report.model or 'model')}[/bold] on [bold]{report.lane}[/bold]: "
+        f"predicted from measurements of {where}, {when}",
         soft_wrap=True,
     )
     for subgraph in report.subgraphs:

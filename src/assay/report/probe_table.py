@@ -18,7 +18,7 @@ def show(result: ProbeResult, console: Console) -> None:
     """Print a line an op: how many signatures were taken, refused, wrong, and so on."""
     header = result.header
     console.print(
-        f"[bold]{header['lane']}[/bold], LiteRT {header['runtime_version']}, "
+        f"[bold]{header['lane']}[/bold], {header['runtime']} {header['runtime_version']}, "
         f"{escape(str(header.get('adapter') or 'adapter unknown'))}: {sum(result.statuses.values())} cases",
         soft_wrap=True,
     )

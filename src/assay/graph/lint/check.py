@@ -46,6 +46,7 @@ def lint(model: Model | Path | str, matrix: Matrix | None = None) -> LintReport:
     return LintReport(
         model=str(model.path) if model.path else None,
         lane=matrix.lane,
+        runtime=header.get("runtime", "LiteRT"),
         runtime_version=matrix.runtime_version,
         adapter=header.get("adapter"),
         measured=(header["measured"][0], header["measured"][1]),
@@ -62,16 +63,21 @@ def _subgraph(model: Model, subgraph: Subgraph, matrix: Matrix) -> SubgraphRepor
     answers: list[Answer] = []
     known: dict[Any, tuple[str, Answer]] = {}
     alike = Alike(model, subgraph, halves)
+    too_small: int | None = None
     for node in subgraph.nodes:
         key = alike.key(node)
         found = known.get(key)
         if found is None:
             signature = signature_of(model, subgraph, node, halves)
             found = known[key] = str(signature), matrix.answer(signature)
+            if too_small is None and _window_too_large(subgraph, node):
+                too_small = node.index
         signatures.append(found[0])
         answers.append(_FOLDED if node.index in folded else found[1])
-    whole = next((answer for answer in answers if answer.status == "refused" and answer.scope == "subgraph"), None)
-    too_small = next((node.index for node in subgraph.nodes if _window_too_large(subgraph, node)), None)
+    distinct = [answer for _, answer in known.values()]
+    whole = next(
+        (answer for answer in distinct if answer.status == "refused" and answer.scope == "subgraph"), None
+    )
     if whole is None and too_small is not None:
         node = subgraph.nodes[too_small]
         reason = f"the window of node {too_small} ({node.op}) is larger than its input at the sizes in the file"
@@ -82,9 +88,10 @@ def _subgraph(model: Model, subgraph: Subgraph, matrix: Matrix) -> SubgraphRepor
     if whole is not None:
         fewest = chosen = []
     else:
-        fewest = delegated(subgraph, [answer.taken is True for answer in answers], folded, most)
+        fewest = chosen = delegated(subgraph, [answer.taken is True for answer in answers], folded, most)
+    open_ended = whole is None and any(answer.status == "unknown" for answer in distinct)
+    if open_ended:
         chosen = delegated(subgraph, [answer.taken is not False for answer in answers], folded, most)
-    open_ended = whole is None and any(answer.status == "unknown" for answer in answers)
     parts = partitions(subgraph, fewest)
     crossing = crossings(subgraph, parts, halves)
     on_accelerator = set(fewest)

@@ -254,7 +254,8 @@ class OpMatrix:
         feature, count, answer = max(rules, key=lambda rule: (rule[0] == "op", rule[1]))
         what = "this op" if feature == "op" else feature
         word = "refused" if answer.status == "refused" else "fatal"
-        basis = f"all {count} measured signatures with {what} were {word}"
+        counted = f"all {count} measured signatures" if count > 1 else "the one measured signature"
+        basis = f"{counted} with {what} {'were' if count > 1 else 'was'} {word}"
         return Answer(answer.status, answer.reason, answer.scope, basis, answer.date, evidence=answer.evidence)
 
     def equivalent(self) -> dict[str, list[list[Any]]]:

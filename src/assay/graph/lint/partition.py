@@ -99,7 +99,9 @@ def delegated(
         folded: Indices of DEQUANTIZE nodes of float16 constants; what `taken` says of them does not count.
         max_partitions: How many subsets the delegate asks for; None for all.
     """
-    flags = [mine and index not in folded for index, mine in enumerate(taken)]
+    flags = list(taken)
+    for index in folded:
+        flags[index] = False
     if flags and sum(flags) + len(folded) == len(flags):
         return list(range(len(flags)))
     if max_partitions == 1:
@@ -118,6 +120,9 @@ def partitions(subgraph: Subgraph, on_accelerator: Collection[int]) -> list[Part
     Nodes handed over together may still end up in several parts: what another part needs in between splits them.
     """
     chosen = set(on_accelerator)
+    if len(chosen) == len(subgraph.nodes) > 0:
+        whole = tuple(range(len(subgraph.nodes)))
+        return [Partition(True, whole, tuple(subgraph.inputs), tuple(subgraph.outputs))]
     flags = [index in chosen for index in range(len(subgraph.nodes))]
     groups: dict[int, list[int]] = {}
     for index, epoch in enumerate(epochs(subgraph, flags)):

@@ -10,7 +10,7 @@ from assay.graph.lint.matrix import Answer
 from assay.graph.lint.source import module_path
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class NodeReport:
     """One node.
 
@@ -104,7 +104,8 @@ class LintReport:
     Attributes:
         model: The file, or None for one in memory.
         lane: The lane.
-        runtime_version: Runtime version that the matrix was measured on.
+        runtime: The runtime that the matrix was measured on, as its package is called.
+        runtime_version: Its version.
         adapter: Adapter that the matrix was measured on.
         measured: Days of the measurements, first and last.
         subgraphs: Every subgraph.
@@ -113,6 +114,7 @@ class LintReport:
 
     model: str | None
     lane: str
+    runtime: str
     runtime_version: str
     adapter: str | None
     measured: tuple[str, str]
