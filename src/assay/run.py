@@ -200,6 +200,7 @@ class _Plan:
     lanes: Sequence[str]
     runner: Runner
     notify: Callable[[str], None]
+    errors: list[str]
 
 
 def plan_lanes(settings: Settings) -> tuple[list[str], dict[str, tuple[str, str]]]:
@@ -249,7 +250,7 @@ def run_models(
     if settings.model_id is not None and len(paths) > 1:
         raise AssayError("--model-id names one model", fix="give one model, or leave the name out")
     report = Report(skipped=skipped, fail_on=settings.fail_on)
-    plan = _Plan(settings, lanes, runner, notify)
+    plan = _Plan(settings, lanes, runner, notify, report.errors)
     if settings.meta is not None:
         # Broken, it is misuse, and better known before anything is measured.
         read_meta(settings.meta)
@@ -311,7 +312,11 @@ def _run_subject(subject: _Subject, plan: _Plan) -> Iterator[RunResult]:
     with tempfile.TemporaryDirectory(prefix="assay-") as temporary:
         scratch = Path(temporary)
         unfeedable = _unfeedable(subject)
-        feed = None if unfeedable else _feed(subject, plan, scratch)
+        try:
+            feed = None if unfeedable else _feed(subject, plan, scratch)
+        except AssayError as error:
+            plan.errors.append(f"{label}: {error}")
+            return
         if feed is not None:
             _set_unmeasured_reference(subject, feed, plan, scratch)
         for lane in plan.lanes:

@@ -113,13 +113,13 @@ def _named(runs: list[tuple[int, Arrays]], names: Sequence[str]) -> tuple[str, s
     position = _stale_position(runs, names)
     if position is not None:
         return STALE, f"inference {position + 1} returned the outputs of the inference before"
-    if _lags(runs, names):
-        return STALE, "each inference returns the outputs that belong to the inputs before"
     later = [(i, j) for j in range(1, len(runs)) for i in range(1, j) if runs[i][0] == runs[j][0]]
     firsts = [j for j in range(1, len(runs)) if runs[j][0] == runs[0][0]]
     later_agree = all(_agree(runs[i][1], runs[j][1], names) for i, j in later)
     if later_agree and firsts and not any(_agree(runs[0][1], runs[j][1], names) for j in firsts):
         return FIRST_RUN_ONLY, "the first inference gives something else than all later ones"
+    if _lags(runs, names):
+        return STALE, "each inference returns the outputs that belong to the inputs before"
     if _depends_on_order(runs, names):
         return ORDER_DEPENDENT, "the outputs depend on which inputs were run before"
     return UNSTABLE, "repeated inferences disagree without a pattern"
@@ -131,6 +131,9 @@ def _stale_position(runs: list[tuple[int, Arrays]], names: Sequence[str]) -> int
         current, before = runs[position], runs[position - 1]
         if current[0] == before[0] or not _agree(current[1], before[1], names):
             continue
+        others = [run for run in runs[1:] if run[0] != before[0] and run is not current]
+        if others and all(_agree(before[1], other[1], names) for other in others):
+            continue  # Everything is the same after the first run: nothing was left over from one input.
         own = [other for other in runs if other[0] == current[0] and other is not current]
         if any(not _agree(current[1], other[1], names) for other in own):
             return position

@@ -18,7 +18,7 @@ from assay.numerics.noise import Precision
 
 K_OVERALL = 5.0
 K_SLICE = 8.0
-K_ELEMENT = 10.0
+K_ELEMENT = 12.0
 """Times the expected error beyond which a difference is a wrong answer. Chosen on the tuning part of
 `benchmarks/verdict.py`; the error rates on its other part are in docs/verdict.md."""
 
