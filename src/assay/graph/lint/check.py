@@ -74,7 +74,7 @@ def _subgraph(model: Model, subgraph: Subgraph, matrix: Matrix) -> SubgraphRepor
                 too_small = node.index
         signatures.append(found[0])
         answers.append(_FOLDED if node.index in folded else found[1])
-    distinct = [answer for _, answer in known.values()]
+    distinct = {id(answer): answer for answer in answers}.values()
     whole = next(
         (answer for answer in distinct if answer.status == "refused" and answer.scope == "subgraph"), None
     )
