@@ -122,6 +122,20 @@ def test_the_softmax_scale_goes_into_the_projection() -> None:
     rewritten(Function(project, q=nn.Linear(16, 16)), "attention-rank4", draw(1, 5, 16), exact=False)
 
 
+def test_rank_3_attention_gets_a_batch_axis() -> None:
+    pytest.importorskip("litert_torch")
+
+    def collapsed(_: Any, query: Any, key: Any, value: Any) -> Any:
+        weights = torch.softmax(query @ key.transpose(1, 2) * 0.35, dim=-1)
+        return torch.bmm(weights, value)
+
+    graph = rewritten(
+        Function(collapsed), "attention-rank4", draw(4, 6, 8), draw(4, 9, 8), draw(4, 9, 8), exact=False, places=2
+    )
+    assert [shape(node) for node in calls(graph, aten.softmax.int)] == [(1, 4, 6, 9)]
+    assert not calls(graph, aten.matmul.default, aten.bmm.default)
+
+
 # --- transposed convolution --------------------------------------------------------------------------------
 
 

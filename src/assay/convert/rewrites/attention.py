@@ -25,7 +25,9 @@ _Product = Callable[[Builder, fx.Node, fx.Node], fx.Node]
 def attention_rank4(graph: fx.GraphModule) -> int:
     """Matrix products of rank 4 stay of rank 4: one BATCH_MATMUL each, `[batch, heads, rows, columns]`.
 
-    Exact up to rounding: the softmax scale goes onto the query, into its projection's weights where there is one.
+    Products of two computed tensors of rank 3, `[heads, rows, columns]`, get a batch axis of 1, and softmax and
+    scale between them with it. Exact up to rounding: the softmax scale goes onto the query, into its projection's
+    weights where there is one.
 
     Args:
         graph: Changed in place.
@@ -52,9 +54,9 @@ def attention_rank3(graph: fx.GraphModule) -> int:
 
 def _rewrite(graph: fx.GraphModule, product: _Product) -> int:
     done = 0
-    for node in calls(graph, aten.scaled_dot_product_attention.default, aten.matmul.default):
-        is_product = node.target is aten.matmul.default
-        if (_matmul if is_product else _attention)(graph, node, product):
+    for node in calls(graph, aten.scaled_dot_product_attention.default, aten.matmul.default, aten.bmm.default):
+        is_attention = node.target is aten.scaled_dot_product_attention.default
+        if (_attention if is_attention else _matmul)(graph, node, product):
             done += 1
     clean(graph)
     return done
@@ -63,6 +65,8 @@ def _rewrite(graph: fx.GraphModule, product: _Product) -> int:
 def _matmul(graph: fx.GraphModule, node: fx.Node, product: _Product) -> bool:
     left: Any = node.args[0]
     right: Any = node.args[1]
+    if product is _product_rank4 and len(shape(left)) == len(shape(right)) == 3:
+        return _lift(graph, node, left, right)
     if len(shape(left)) != 4 or len(shape(right)) != 4 or shape(left)[:2] != shape(right)[:2]:
         return False
     if product is _product_rank3 and shape(left)[0] != 1:
@@ -70,6 +74,31 @@ def _matmul(graph: fx.GraphModule, node: fx.Node, product: _Product) -> bool:
     build = Builder(graph, node)
     replace(node, product(build, left, build.permute(right, (0, 1, 3, 2))))
     return True
+
+
+def _lift(graph: fx.GraphModule, node: fx.Node, left: fx.Node, right: fx.Node) -> bool:
+    """Give a product of rank 3 a batch axis of 1, and keep it through what follows elementwise."""
+    if "get_attr" in (left.op, right.op) or shape(left)[0] != shape(right)[0]:
+        return False
+    build = Builder(graph, node)
+    sides = [build.view(side, (1, *shape(side))) for side in (left, build.permute(right, (0, 2, 1)))]
+    result = _product_rank4(build, sides[0], sides[1])
+    last = node
+    while len(last.users) == 1 and _keeps_rows(user := next(iter(last.users)), last):
+        others = [-1] if user.target is aten.softmax.int else list(user.args[1:])
+        result = Builder(graph, user).call(user.target, result, *others)  # type: ignore[arg-type]
+        last = user
+    replace(last, Builder(graph, last).view(result, shape(last)))
+    return True
+
+
+def _keeps_rows(user: fx.Node, source: fx.Node) -> bool:
+    """True for a softmax over the last axis, and for a scale by a number."""
+    if user.op != "call_function" or not user.args or user.args[0] is not source or user.kwargs:
+        return False
+    if user.target is aten.softmax.int:
+        return len(user.args) == 2 and user.args[1] in (-1, len(shape(source)) - 1)
+    return user.target in (aten.mul.Tensor, aten.div.Tensor) and isinstance(user.args[1], int | float)
 
 
 def _attention(graph: fx.GraphModule, node: fx.Node, product: _Product) -> bool:

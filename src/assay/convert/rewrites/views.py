@@ -47,7 +47,7 @@ def views_rank4(graph: fx.GraphModule) -> int:
         if any(end.target not in VIEWS or len(shape(end)) > 4 for end in ends):
             continue
         source: Any = high.args[0]
-        build = Builder(graph, ends[0])
+        build = Builder(graph, node)
         moved = _permute_in_steps(build, source, shape(high), order_of(node))
         for end in ends:
             replace(end, Builder(graph, end).view(moved, shape(end)))
