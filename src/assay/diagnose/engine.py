@@ -396,10 +396,14 @@ class _Run:
             finite = np.isfinite(whole.worst.worst)
             finding.times_limit = round(whole.worst.worst * Limits({}).margin, 3) if finite else None
         if whole.symptom == "none":
-            finding.sentence = (
-                f"{self.lane} is right: no output of {finding.model} is further from {finding.reference} than "
-                f"its arithmetic explains ({len(self.subject.sets)} input sets)"
-            )
+            close = f"no output is further from {finding.reference} than its arithmetic explains"
+            sets = f"{len(self.subject.sets)} input sets"
+            if whole.result.facts.served is False:
+                finding.sentence = (
+                    f"nothing of it runs on {self.lane}: the CPU served it all, and {close} ({sets})"
+                )
+            else:
+                finding.sentence = f"right: {close} ({sets})"
 
     def _shows(self, whole: _Whole) -> Callable[[Step], bool]:
         if whole.symptom == "failed":

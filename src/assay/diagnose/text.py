@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from assay import records
 
 
+_NO_GAIN = "  full delegation saves nothing that can be measured here: the refused nodes cost little"
+
+
 def lines(finding: Finding) -> list[str]:
     """What a person reads, a line each; headings end with a colon and details are indented."""
     told = [f"{finding.model} on {finding.lane}: {finding.sentence}"]
@@ -78,9 +81,8 @@ def _delegation(delegation: Delegation) -> list[str]:
                 f" ({'; '.join(refused.reasons)})"
             )
         if delegation.best_gain_ms is not None:
-            told.append(
-                f"  full delegation saves {delegation.best_gain_ms:.1f} ms of {delegation.whole_ms:.1f} ms at best"
-            )
+            gain = f"{delegation.best_gain_ms:.1f} ms of {delegation.whole_ms:.1f} ms at best"
+            told.append(f"  full delegation saves {gain}" if delegation.best_gain_ms else _NO_GAIN)
     for region in delegation.regions:
         lane = "failed" if region.lane_ms is None else f"{region.lane_ms:.2f} ms"
         cpu = "failed" if region.cpu_ms is None else f"{region.cpu_ms:.2f} ms"
