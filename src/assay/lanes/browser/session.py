@@ -150,7 +150,13 @@ def _short_path(folder: Path) -> Path:
     """The folder, by a link where its path is too long for the browser's sockets (107 bytes with their names)."""
     if len(os.fsencode(folder)) <= _LONGEST_SCRATCH:
         return folder
-    link = Path(tempfile.gettempdir()) / f"assay-{secrets.token_hex(4)}"
+    links = Path(tempfile.gettempdir())
+    for stale in links.glob("assay-link-*"):
+        # A process that was killed could not remove its link; whoever killed it removed the folder.
+        with contextlib.suppress(OSError):
+            if stale.is_symlink() and not stale.exists():
+                stale.unlink()
+    link = links / f"assay-link-{secrets.token_hex(4)}"
     link.symlink_to(folder, target_is_directory=True)
     return link
 
