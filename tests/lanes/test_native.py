@@ -127,3 +127,9 @@ def test_a_partition_of_nothing_is_a_silent_fallback():
     facts = MlDriftLane().read(log, observation)
     assert (facts.delegated_ops, facts.total_ops) == (0, 7)
     assert facts.failure is FailureClass.SILENT_CPU_FALLBACK
+
+
+def test_fp32_on_demand_leaves_no_excuse_for_fp16_errors():
+    asked = Observation(stage="done", load_ms=1.0, facts={"mode": "gpu", "enforce_f32": True})
+    assert MlDriftLane().read("", asked).precision == "fp32"
+    assert MlDriftLane().read("", Observation(stage="done", load_ms=1.0)).precision is None

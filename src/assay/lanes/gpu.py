@@ -147,6 +147,7 @@ class MlDriftLane:
         evidence += [started] if started else []
         refusals: tuple[Refusal, ...] = ()
         served = full = delegated = total = None
+        enforced = bool(observation and observation.facts.get("enforce_f32"))
         mode = observation.facts.get("mode") if observation else None
         loaded = observation is not None and observation.load_ms is not None
         if report is not None:
@@ -176,7 +177,8 @@ class MlDriftLane:
             failure=failure,
             adapter=f"{adapter.name} ({adapter.backend})" if adapter else None,
             adapter_kind=None if adapter is None else "software" if adapter.software else "hardware",
-            metrics={"enforce_f32": bool(observation and observation.facts.get("enforce_f32"))},
+            precision="fp32" if enforced else None,
+            metrics={"enforce_f32": enforced},
         )
 
 
