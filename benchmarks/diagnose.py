@@ -1,6 +1,7 @@
 """How often is the right place named? Faults injected into real models at known places, then diagnosed.
 
-Usage: python benchmarks/diagnose.py [--per-model N] [--seed S] [--only NAME] [--no-sam] [--json FILE]
+Usage: python benchmarks/diagnose.py [--per-model N] [--seed S] [--size small|large] [--only NAME] [--no-sam]
+       [--json FILE]
 
 The test lane `assay.lanes.fault:FaultLane` corrupts the result of one node, either always, or only where certain
 neighbours are in the same file, as a fusion fault would. A case counts as named exactly if the nodes that the
@@ -99,20 +100,24 @@ def draw(anatomy: Anatomy, rng: random.Random, mode: str) -> tuple[int, list[int
             return anatomy.units[place].node, context
 
 
-def fault_options(anatomy: Anatomy, node: int, context: list[int], kind: str, seed: int) -> dict[str, object]:
+def fault_options(
+    anatomy: Anatomy, node: int, context: list[int], kind: str, size: str, seed: int
+) -> dict[str, object]:
     tensors, nodes = anatomy.subgraph.tensors, anatomy.subgraph.nodes
 
     def name(index: int) -> str:
         return tensors[nodes[index].outputs[0]].name
 
     fault = {"op": nodes[node].op, "output": name(node), "context": [name(each) for each in context]}
-    return {"faults": [{**fault, "kind": kind, "size": "large", "seed": seed}]}
+    return {"faults": [{**fault, "kind": kind, "size": size, "seed": seed}]}
 
 
-def run_case(path: Path, anatomy: Anatomy, rng: random.Random, mode: str, kind: str, folder: Path) -> Case | None:
+def run_case(
+    path: Path, anatomy: Anatomy, rng: random.Random, mode: str, kind: str, size: str, folder: Path
+) -> Case | None:
     """One case; None where the fault does not show at the model's outputs."""
     node, context = draw(anatomy, rng, mode)
-    options = fault_options(anatomy, node, context, kind, rng.randrange(1000))
+    options = fault_options(anatomy, node, context, kind, size, rng.randrange(1000))
     begun = time.monotonic()
     finding = diagnose(path, LANE, Settings(options=options, out=folder, resume=False))
     if finding.symptom == "none":
@@ -146,6 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--per-model", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--size", choices=("small", "large"), default="large", help="how wrong the values are")
     parser.add_argument("--only", help="models whose name contains this")
     parser.add_argument("--no-sam", action="store_true")
     parser.add_argument("--json", type=Path)
@@ -168,7 +174,7 @@ def main() -> None:
             mode, kind = MODES[done % len(MODES)], KINDS[(len(cases) + invisible) % len(KINDS)]
             try:
                 with tempfile.TemporaryDirectory() as folder:
-                    case = run_case(path, anatomy, rng, mode, kind, Path(folder))
+                    case = run_case(path, anatomy, rng, mode, kind, arguments.size, Path(folder))
             except AssayError as error:
                 print(f"{path.stem}: left out, {error.message}", file=sys.stderr)
                 break

@@ -25,6 +25,10 @@ KINDS = ("uniform", "normal", "structured")
 """Kinds of seeded inputs that are tried where the user gives none."""
 
 
+MOST_VALUES = 8 * 2**30
+"""Bytes of inner values that are kept on the disk at most, for all input sets, with and without noise."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """One signature of one model, ready to be run.
@@ -114,12 +118,21 @@ def open_subject(
         resolved = {entry.name: array.shape for entry, array in zip(chosen.inputs, sets[0], strict=True)}
     if any(tensor.tensor.dtype in ("string", "resource", "variant") for tensor in chosen.inputs):
         raise AssayError(f"{path}: an input is a string or a resource, which cannot be fed")
+    anatomy = Anatomy(subgraph)
+    each = sum(subgraph.tensors[tensor].nbytes or 0 for tensor in anatomy.inner_tensors())
+    room = MOST_VALUES // max(1, 2 * each)
+    if room < 1:
+        raise AssayError(
+            f"{path}: one run has {each / 2**30:.1f} GiB of inner values, more than can be kept",
+            fix="diagnose a part of it, cut out with assay.graph.cut, or a variant for smaller inputs",
+        )
+    sets = sets[:room]
     resized = [entry.name for entry in chosen.inputs if tuple(resolved[entry.name]) != tuple(entry.tensor.shape)]
     return Subject(
         path=path,
         model=model,
         signature=chosen,
-        anatomy=Anatomy(subgraph),
+        anatomy=anatomy,
         inputs=[TensorSpec(e.name, e.tensor.dtype, tuple(resolved[e.name])) for e in chosen.inputs],
         outputs=[TensorSpec(e.name, e.tensor.dtype, tuple(e.tensor.shape)) for e in chosen.outputs],
         resized=resized,
