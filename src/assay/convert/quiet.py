@@ -41,7 +41,13 @@ def kept_quiet() -> Generator[NativeOutput]:
         try:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
-            yield kept
+            # Python's own streams need not be those descriptors: not in a notebook, nor under a test runner.
+            with (
+                os.fdopen(os.dup(file.fileno()), "w", buffering=1) as stream,
+                contextlib.redirect_stdout(stream),
+                contextlib.redirect_stderr(stream),
+            ):
+                yield kept
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
