@@ -93,18 +93,19 @@ def diagnose(
 
     from assay import records
     from assay.artifact import model_ids
-    from assay.catalog import add_pitfall
+    from assay.catalog import add_pitfall, build_card
     from assay.cli._output import err, print_json
     from assay.cli._output import out as stdout
     from assay.diagnose import engine, text
+    from assay.diagnose.subject import load_outputs, load_sets
 
-    sets, names = engine.load_sets(model, signature, dict(map(_shape, shape or [])), inputs)
+    sets, names = load_sets(model, signature, dict(map(_shape, shape or [])), inputs)
     settings = engine.Settings(
         signature=signature,
         shapes=dict(map(_shape, shape or [])),
         sets=sets,
         set_names=names,
-        expected=engine.load_outputs(source_outputs),
+        expected=load_outputs(source_outputs),
         reference=reference,
         options=dict(map(_option, option or [])),
         seed=seed,
@@ -125,7 +126,10 @@ def diagnose(
     folder = engine.folder_of(out / "diagnose", model, lane)
     pitfall = text.pitfall(finding, str(folder.relative_to(out)))
     if pitfall is not None:
-        add_pitfall(out, model_id or model_ids([model])[0], pitfall)
+        name = model_id or model_ids([model])[0]
+        kept = add_pitfall(out, name, pitfall)
+        if (kept.parent / "card.json").is_file():
+            build_card(out, name)
     if as_json:
         print_json(json.loads(records.dumps(finding.to_dict())))
     else:

@@ -81,6 +81,42 @@ class Subject:
         )
 
 
+def load_sets(
+    model: Path, signature: str | None, shapes: Mapping[str, Sequence[int]], inputs: Path | None
+) -> tuple[list[list[Array]] | None, list[str] | None]:
+    """The user's input sets and their names; a second, seeded one is added where there is only one.
+
+    Raises:
+        AssayError: The file or the inputs are no good.
+    """
+    from assay.numerics.inputs import make_inputs, resolve_shapes
+    from assay.numerics.user_inputs import load_inputs
+
+    if inputs is None:
+        return None, None
+    read = graph.read(model)
+    chosen = read.signature(signature)
+    resolved = resolve_shapes(chosen, shapes)
+    loaded = load_inputs(inputs, chosen, resolved)
+    sets, names = [one.arrays for one in loaded], [one.name for one in loaded]
+    if len(sets) == 1:
+        # What stays from an inference before shows only beside another one.
+        sets.append(make_inputs(read, chosen, resolved, "uniform", 0))
+        names.append("seeded uniform, seed 0")
+    return sets, names
+
+
+def load_outputs(path: Path | None) -> dict[str, Array] | None:
+    """The source model's outputs by name.
+
+    Raises:
+        AssayError: The file cannot be read as arrays.
+    """
+    from assay.numerics.user_inputs import read_arrays
+
+    return None if path is None else read_arrays(path)
+
+
 def open_subject(
     path: Path,
     *,
