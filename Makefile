@@ -5,6 +5,8 @@ PYTHON := .venv/bin/python
 RUN_EXTRAS := browser,catalog
 DEV_EXTRAS := browser,catalog,convert,dev
 OUT ?= assay-out
+# Within five minutes on two cores and a GPU in software: short timing, and three of the six kinds of inputs.
+RUN_FLAGS ?= --threads 2 --budget 1 --input-kind uniform --input-kind large --input-kind structured
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -13,7 +15,7 @@ run: ## Set up, fetch 14 real models, measure them on every lane here; records a
 	@scripts/setup.sh $(RUN_EXTRAS)
 	@.venv/bin/assay browser install >/dev/null || echo "make run: without the browser lanes" >&2
 	@models=$$($(PYTHON) scripts/fetch_models.py) && \
-	.venv/bin/assay run $$models/*.tflite --out $(OUT) --budget 1.5 --threads 2; \
+	.venv/bin/assay run $$models/*.tflite --out $(OUT) $(RUN_FLAGS); \
 	status=$$?; [ $$status -le 1 ]
 
 test: ## Set up and pass all tests

@@ -6,6 +6,7 @@ reference lane returned is what the others are compared with. Each run is on dis
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
@@ -23,6 +24,7 @@ from assay.errors import AssayError
 from assay.judging import Judge, Judged, seeded_sets
 from assay.lanes import host, registry
 from assay.lanes.base import Job, Json, LaneFacts, TensorSpec
+from assay.lanes.browser.worker import BrowserWorker
 from assay.lanes.native import Array, load_arrays, save_arrays
 from assay.numerics.consistency import plan_sequence
 from assay.numerics.inputs import KINDS, resolve_shapes
@@ -229,7 +231,7 @@ def run_models(
     *,
     notify: Callable[[str], None] = lambda text: None,
     done: Callable[[RunResult], None] = lambda result: None,
-    runner: Runner = host.run_job,
+    runner: Runner | None = None,
 ) -> Report:
     """Measure models on lanes; write a record for each run and a card for each model.
 
@@ -241,7 +243,8 @@ def run_models(
         settings: How to measure.
         notify: Told what is being done, one short line each time.
         done: Told of each run when it is on disk.
-        runner: Runs the jobs; by default each in a child process of its own.
+        runner: Runs the jobs. By default each in a child process of its own, but that the jobs of browser lanes
+            have pages of their own in one browser, until one fails.
 
     Raises:
         AssayError: The settings cannot be met: an unknown lane, one name for several models.
@@ -249,29 +252,40 @@ def run_models(
     lanes, skipped = plan_lanes(settings)
     if settings.model_id is not None and len(paths) > 1:
         raise AssayError("--model-id names one model", fix="give one model, or leave the name out")
-    report = Report(skipped=skipped, fail_on=settings.fail_on)
-    plan = _Plan(settings, lanes, runner, notify, report.errors)
     if settings.meta is not None:
         # Broken, it is misuse, and better known before anything is measured.
         read_meta(settings.meta)
+    report = Report(skipped=skipped, fail_on=settings.fail_on)
     ids = [settings.model_id] if settings.model_id else model_ids(paths)
-    for path, model_id in zip(paths, ids, strict=True):
-        try:
-            subjects = list(_subjects(path, model_id, settings))
-        except AssayError as error:
-            report.errors.append(str(error))
-            continue
-        for subject in subjects:
-            for result in _run_subject(subject, plan):
-                report.results.append(result)
-                done(result)
-        notify(f"{model_id}: card")
-        try:
-            report.cards.append(catalog.build_card(settings.out, model_id, meta=meta_file(path, settings)))
-        except AssayError as error:
-            # The runs are on disk; what is wrong with the card, a person must decide.
-            report.warnings.append(f"no card: {error}")
+    with contextlib.ExitStack() as stack:
+        if runner is None and any(registry.find(lane).runs_in == "browser" for lane in lanes):
+            runner = stack.enter_context(BrowserWorker()).run_job
+        plan = _Plan(settings, lanes, runner or host.run_job, notify, report.errors)
+        for path, model_id in zip(paths, ids, strict=True):
+            _run_model(path, model_id, plan, report, done)
     return report
+
+
+def _run_model(path: Path, model_id: str, plan: _Plan, report: Report, done: Callable[[RunResult], None]) -> None:
+    settings = plan.settings
+    try:
+        subjects = list(_subjects(path, model_id, settings))
+    except AssayError as error:
+        report.errors.append(str(error))
+        return
+    before = len(report.results)
+    for subject in subjects:
+        for result in _run_subject(subject, plan):
+            report.results.append(result)
+            done(result)
+    if len(report.results) == before:
+        return
+    plan.notify(f"{model_id}: card")
+    try:
+        report.cards.append(catalog.build_card(settings.out, model_id, meta=meta_file(path, settings)))
+    except AssayError as error:
+        # The runs are on disk; what is wrong with the card, a person must decide.
+        report.warnings.append(f"no card: {error}")
 
 
 def meta_file(path: Path, settings: Settings) -> Path | None:

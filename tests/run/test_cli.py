@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import strangers
 from strangers import write
@@ -153,3 +154,18 @@ def test_a_lane_that_lacks_its_driver_names_the_fix(monkeypatch: pytest.MonkeyPa
     assert not availability.available
     assert availability.reason
     assert "apt-get install" in availability.fix
+
+
+def test_being_told_to_end_ends_the_children_too(real_models: dict[str, Path], tmp_path: Path):
+    command = [ASSAY, "run", str(real_models["hand_recrop"]), "--lane", "cpu_xnnpack", "--lane", "cpu_reference"]
+    command += ["--runs", "100000", "--budget", "60", "--out", str(tmp_path / "o")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    family: list[psutil.Process] = []
+    while not family and process.poll() is None:
+        time.sleep(0.2)
+        family = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "Traceback" not in stderr
+    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in family)

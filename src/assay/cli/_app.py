@@ -1,6 +1,7 @@
 """The root command: verbs are imported only when called, so that `assay --help` starts fast."""
 
 import importlib
+import signal
 import sys
 from typing import Any
 
@@ -80,8 +81,14 @@ def _root(
 ) -> None: ...
 
 
+def _terminated(signum: int, frame: object) -> None:
+    # An exception lets every `finally` run: child processes end, files are whole or not there.
+    sys.exit(128 + signum)
+
+
 def main() -> None:
-    """Run the command line; exit 0 fine, 1 found something, 2 misuse, 130 on Ctrl-C."""
+    """Run the command line; exit 0 fine, 1 found something, 2 misuse, 130 on Ctrl-C, 143 when told to end."""
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         app()
     except AssayError as error:

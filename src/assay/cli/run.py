@@ -80,6 +80,13 @@ def run(
     ] = None,
     signature: Annotated[list[str] | None, typer.Option(help="Signature to run. Default: all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 0,
+    input_kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Seeded inputs of this kind: uniform, normal, small, large, zeros, structured; again for more. "
+            "The first is timed. Default: all six."
+        ),
+    ] = None,
     inputs: Annotated[
         Path | None,
         typer.Option(help="Your own inputs, beside the seeded ones: .npz, .npy, an image, or a folder of these."),
@@ -134,6 +141,7 @@ def run(
     """
     from assay.cli._output import err, print_json, progress
     from assay.cli._output import out as stdout
+    from assay.numerics.inputs import KINDS
     from assay.report import run_table
     from assay.run import RunResult, Settings, plan_lanes, run_models
 
@@ -161,6 +169,7 @@ def run(
         shapes=_shapes(shape or []),
         signatures=tuple(signature or ()),
         seed=seed,
+        kinds=tuple(input_kind or KINDS),
         inputs=inputs,
         image_range=_image_range(image_range),
         source=source,
