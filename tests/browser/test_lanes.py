@@ -1,5 +1,6 @@
 """The lanes on a real Chromium: what works, and each way to fail, brought about for real."""
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -201,6 +202,8 @@ class TestAnotherBrowser:
         address, process = plain_browser
         job = make_job(double(), runs=10**9, budget_s=600.0, cdp=address, adapter="auto")
 
+        hurt_ones = []
+
         def hurt():
             end = time.monotonic() + 60
             while time.monotonic() < end:
@@ -210,6 +213,7 @@ class TestAnotherBrowser:
                     for member in process.children(recursive=True):
                         if "--type=renderer" in member.cmdline():
                             getattr(member, harm)()
+                            hurt_ones.append(member)
                     return
 
         villain = threading.Thread(target=hurt)
@@ -217,6 +221,9 @@ class TestAnotherBrowser:
         _, _, acceptance = run("wasm_xnnpack", job, limit)
         villain.join()
         assert acceptance.failure == expected
+        for member in hurt_ones:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.resume()
         # The browser is not ours: it lives on, for the next job.
         _, _, acceptance = run("wasm_xnnpack", make_job(double(), runs=0, cdp=address, adapter="auto"))
         assert acceptance.failure is None

@@ -157,6 +157,11 @@ def test_conv_transpose_zero_stuffed(
     assert not calls(graph, aten.conv_transpose2d.input)
 
 
+def test_a_pad_that_moves_the_image_is_no_identity() -> None:
+    # Kernel 2 and stride 3 pad by 1 before and -1 after: the same shape, another image.
+    rewritten(nn.ConvTranspose2d(3, 4, 2, 3), "conv-transpose-zero-stuffed", draw(1, 3, 2, 2), exact=False)
+
+
 @pytest.mark.parametrize(("stride", "bias", "batch"), [(2, True, 1), ((3, 2), False, 2), (1, True, 1)])
 def test_conv_transpose_subpixel(stride: Any, bias: bool, batch: int) -> None:
     module = nn.ConvTranspose2d(3, 4, stride, stride, bias=bias)

@@ -214,8 +214,12 @@ def _is_identity(node: fx.Node, source: fx.Node) -> bool:
         return False
     if node.target in VIEWS or node.target in (aten.to.dtype, aten.expand.default, aten.repeat.default):
         return True
-    if node.target in (aten.slice.Tensor, aten.pad.default, aten.constant_pad_nd.default):
+    if node.target is aten.slice.Tensor:
         return True
+    if node.target in (aten.pad.default, aten.constant_pad_nd.default):
+        # A pad of 1 and -1 keeps the shape and moves everything by one.
+        amounts: Any = node.args[1]
+        return not any(amounts)
     if node.target is aten.permute.default:
         order: Any = node.args[1]
         return [axis % len(order) for axis in order] == list(range(len(order)))
