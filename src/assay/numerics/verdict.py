@@ -98,7 +98,7 @@ class Verdict:
         times_expected: Root mean square error in units of the expected one, of the output that decided.
         precision: The precision of that expectation.
         max_abs_diff: Largest absolute difference over all outputs and sets; sets beyond what the model is made
-            for do not count here and below.
+            for count, here and below, only where they are wrong.
         max_rel_diff: Largest of the outputs' max |o - r| / max |r|.
         min_correlation: Lowest Pearson correlation of any output.
         outputs: Every output on every set.
@@ -206,8 +206,9 @@ def judge_uncalibrated(
 
 
 def _with_figures(verdict: Verdict) -> Verdict:
-    usual = [judgement for judgement in verdict.outputs if not judgement.stress] or verdict.outputs
-    figures = [judgement.comparison for judgement in usual]
+    # A set beyond what the model is made for counts where it decided: `wrong` beside a tiny figure explains nothing.
+    counted = [j for j in verdict.outputs if not j.stress or j.label == WRONG] or verdict.outputs
+    figures = [judgement.comparison for judgement in counted]
     return replace(
         verdict,
         max_abs_diff=_largest([c.max_abs_diff for c in figures]),
