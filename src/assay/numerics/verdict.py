@@ -206,7 +206,7 @@ def judge_uncalibrated(
 
 
 def _with_figures(verdict: Verdict) -> Verdict:
-    # A set beyond what the model is made for counts where it decided: `wrong` beside a tiny figure explains nothing.
+    # A set beyond what the model is made for counts where it decided: "wrong" by a tiny figure explains nothing.
     counted = [j for j in verdict.outputs if not j.stress or j.label == WRONG] or verdict.outputs
     figures = [judgement.comparison for judgement in counted]
     return replace(
