@@ -6,7 +6,7 @@ RUN_EXTRAS := browser,catalog
 DEV_EXTRAS := browser,catalog,convert,dev
 OUT ?= assay-out
 # Within five minutes on two cores and a GPU in software: short timing, and two of the six kinds of inputs.
-RUN_FLAGS ?= --threads 2 --runs 20 --warmup 1 --budget 0.5 --input-kind uniform --input-kind large
+RUN_FLAGS ?= --threads 2 --runs 20 --warmup 0 --budget 0.3 --input-kind uniform --input-kind large
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
