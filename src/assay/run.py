@@ -140,6 +140,7 @@ class Report:
         errors: Files that could not be measured, one sentence each.
         cards: Cards that were written.
         warnings: What went wrong after the runs were written, one sentence each.
+        model_times_s: Seconds that each child process spent inside a model, runs for the verdict included.
         fail_on: See `Settings.fail_on`.
     """
 
@@ -148,6 +149,7 @@ class Report:
     errors: list[str] = field(default_factory=list[str])
     cards: list[Path] = field(default_factory=list[Path])
     warnings: list[str] = field(default_factory=list[str])
+    model_times_s: list[float] = field(default_factory=list[float])
     fail_on: tuple[str, ...] = ("wrong",)
 
     @property
@@ -203,6 +205,7 @@ class _Plan:
     runner: Runner
     notify: Callable[[str], None]
     errors: list[str]
+    model_times_s: list[float]
 
 
 def plan_lanes(settings: Settings) -> tuple[list[str], dict[str, tuple[str, str]]]:
@@ -260,7 +263,7 @@ def run_models(
     with contextlib.ExitStack() as stack:
         if runner is None and any(registry.find(lane).runs_in == "browser" for lane in lanes):
             runner = stack.enter_context(BrowserWorker()).run_job
-        plan = _Plan(settings, lanes, runner or host.run_job, notify, report.errors)
+        plan = _Plan(settings, lanes, runner or host.run_job, notify, report.errors, report.model_times_s)
         for path, model_id in zip(paths, ids, strict=True):
             _run_model(path, model_id, plan, report, done)
     return report
@@ -497,6 +500,8 @@ def _run(lane: str, job: Job, plan: _Plan) -> Measured:
     limits = plan.settings
     outcome = plan.runner(lane, job, time_limit_s=limits.time_limit_s, memory_limit=limits.memory_limit)
     observation = outcome.observation
+    if observation is not None:
+        plan.model_times_s.append(observation.facts.get("model_time_s") or 0.0)
     facts = registry.find(lane).read(outcome.log, observation)
     ending = Ending(
         stage=observation.stage if observation else None,

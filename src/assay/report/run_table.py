@@ -109,5 +109,6 @@ def document(report: Report) -> dict[str, Any]:
         ],
         "errors": report.errors,
         "warnings": report.warnings,
+        "model_time_s": sum(report.model_times_s),
         "cards": [str(path) for path in report.cards],
     }
