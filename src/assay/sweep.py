@@ -154,6 +154,7 @@ def sweep(
             report.errors += part.errors
             report.warnings += part.warnings
             report.cards += part.cards
+            report.model_times_s += part.model_times_s
 
     if jobs == 1:
         with BrowserWorker() as worker:
