@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from fetch_models import fetch
 
 from assay import graph
-from assay.lanes.base import Job, TensorSpec
+from assay.lanes.base import Job
 from assay.lanes.host import run_job
 from assay.lanes.native import save_arrays
 from assay.numerics.inputs import make_inputs, resolve_shapes
@@ -72,19 +72,9 @@ def latency_ratio(path: Path, pairs: int = 7) -> float:
         for pair in range(pairs):
             command = [sys.executable, "-c", BARE, str(path), str(folder / "inputs.npz")]
             command += [str(THREADS), str(RUNS)]
-            job = Job(
-                model=str(path),
-                workdir=str(folder / str(pair)),
-                signature=signature.key,
-                inputs=[TensorSpec(e.name, e.tensor.dtype, shapes[e.name]) for e in signature.inputs],
-                outputs=[TensorSpec(e.name, e.tensor.dtype, e.tensor.shape) for e in signature.outputs],
-                resized=[],
-                input_sets=[str(folder / "inputs.npz")],
-                sequence=[0],
-                warmup=9,
-                runs=RUNS,
-                threads=THREADS,
-            )
+            inputs = [folder / "inputs.npz"]
+            settings = {"warmup": 9, "runs": RUNS, "threads": THREADS}
+            job = Job.of(path, signature, folder / str(pair), inputs, shapes=shapes, **settings)
 
             def bare(command: list[str] = command) -> float:
                 return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

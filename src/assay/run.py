@@ -7,106 +7,25 @@ reference lane returned is what the others are compared with. Each run is on dis
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from assay import catalog, graph, records
-from assay.artifact import Artifact, identify, model_ids
+from assay import catalog, records
+from assay.artifact import model_ids
 from assay.catalog.meta import read_meta
-from assay.entry import Context, Measured, browser_entry, device_entry, device_name
+from assay.entry import Context, browser_entry, device_entry, device_name
 from assay.errors import AssayError
-from assay.judging import Judge, Judged, seeded_sets
 from assay.lanes import host, registry
-from assay.lanes.base import Job, Json, LaneFacts, TensorSpec
 from assay.lanes.browser.worker import BrowserWorker
-from assay.lanes.native import Array, load_arrays, save_arrays
-from assay.numerics.consistency import plan_sequence
-from assay.numerics.inputs import KINDS, resolve_shapes
-from assay.numerics.source import source_outputs
-from assay.numerics.user_inputs import InputSet, load_inputs
-from assay.protocol import machine
-from assay.protocol.acceptance import Acceptance, Ending, accept
-from assay.protocol.statistics import summarize
-from assay.records.failure import FailureClass
+from assay.lanes.registry import REFERENCES
+from assay.measuring import Bench, Runner, Subject, open_subjects
+from assay.settings import FAIL_ON, Settings
 
-REFERENCES = ("cpu_reference", "cpu_xnnpack")
-"""Lanes that others are compared with, the first that runs."""
-
-DEFAULT_THREADS = 4
-"""CPU threads at most, unless asked for more: phones have no more fast cores."""
-
-FAIL_ON = ("wrong", "noise", "fallback", "unstable")
-"""What a run can be failed for. `noise`: precision noise, or wrong. `fallback`: an accelerator did not take every
-node. `unstable`: repeated inferences disagree, or the timings cannot be trusted."""
-
-PROVENANCE_MARK = "assay.provenance"
-"""Metadata entry of a model whose weights are random: whoever measures it measures an example."""
-
-UNFEEDABLE = ("string", "resource", "variant")
-"""Element types that no lane can be given or asked for."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to measure.
-
-    Attributes:
-        lanes: Names of the lanes; empty for all that are available here.
-        runs: Timed inferences; 0 compares numbers only.
-        warmup: Untimed inferences before.
-        budget_s: Seconds after which timing of a slow graph ends early.
-        threads: CPU threads; 0 for as many as there are cores, 4 at most.
-        out: Folder of records and cards.
-        model_id: Name of the one model; by default it follows from the file's name.
-        meta: YAML file with what people know of the model, for its card.
-        shapes: Input name -> shape, for dynamic inputs.
-        signatures: Signature keys to run; empty for all.
-        seed: Of the inputs.
-        kinds: Kinds of seeded inputs, see `assay.numerics.inputs.KINDS`; the first set is the one timed.
-        inputs: The user's own inputs, run before the seeded ones: a `.npz`, `.npy` or image file, or a folder.
-        image_range: What black and white of an image become in a float input.
-        source: What the model was converted from, see `assay.numerics.source.source_outputs`; None for none.
-        fail_on: What, besides a failed run, makes `Report.exit_code` 1: words of `FAIL_ON`.
-        time_limit_s: For one lane on one model, in seconds.
-        memory_limit: For one lane's process, in MiB; None for three quarters of the machine's memory.
-        quiet_gate: Wait for a quiet machine before timing, and measure again when it was disturbed.
-        quiet_timeout_s: Longest wait for quiet.
-        quiet_attempts: Measurements at most, with the gate.
-        device: Name of this machine in records; by default it follows from the processor's name.
-        options: Lane options, see each lane.
-        command: The command line, for the record.
-    """
-
-    lanes: tuple[str, ...] = ()
-    runs: int = 50
-    warmup: int = 3
-    budget_s: float = 30.0
-    threads: int = 0
-    out: Path = Path("assay-out")
-    model_id: str | None = None
-    meta: Path | None = None
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    signatures: tuple[str, ...] = ()
-    seed: int = 0
-    kinds: tuple[str, ...] = KINDS
-    inputs: Path | None = None
-    image_range: tuple[float, float] = (0.0, 1.0)
-    source: str | None = None
-    fail_on: tuple[str, ...] = ("wrong",)
-    time_limit_s: float = 300.0
-    memory_limit: int | None = None
-    quiet_gate: bool = False
-    quiet_timeout_s: float = 60.0
-    quiet_attempts: int = 3
-    device: str | None = None
-    options: dict[str, Json] = field(default_factory=dict[str, Json])
-    command: tuple[str, ...] = ()
+__all__ = ["FAIL_ON", "Report", "RunResult", "Settings", "meta_file", "plan_lanes", "run_models"]
 
 
 @dataclass(frozen=True)
@@ -177,26 +96,6 @@ _STEADY = (None, "consistent", "not_measured")
 
 
 @dataclass(frozen=True)
-class _Subject:
-    """One signature of one model, ready to be measured."""
-
-    artifact: Artifact
-    model_id: str
-    model: graph.Model
-    signature: graph.Signature
-    shapes: dict[str, tuple[int, ...]]
-    provenance: str
-
-
-class Runner(Protocol):
-    """Runs one job on a lane, as `host.run_job` does."""
-
-    def __call__(self, lane_name: str, job: Job, *, time_limit_s: float, memory_limit: int | None) -> host.Outcome:
-        """The outcome, whatever becomes of the job."""
-        ...
-
-
-@dataclass(frozen=True)
 class _Plan:
     """What holds for a whole call of `run_models`."""
 
@@ -204,8 +103,6 @@ class _Plan:
     lanes: Sequence[str]
     runner: Runner
     notify: Callable[[str], None]
-    errors: list[str]
-    model_times_s: list[float]
 
 
 def plan_lanes(settings: Settings) -> tuple[list[str], dict[str, tuple[str, str]]]:
@@ -263,7 +160,7 @@ def run_models(
     with contextlib.ExitStack() as stack:
         if runner is None and any(registry.find(lane).runs_in == "browser" for lane in lanes):
             runner = stack.enter_context(BrowserWorker()).run_job
-        plan = _Plan(settings, lanes, runner or host.run_job, notify, report.errors, report.model_times_s)
+        plan = _Plan(settings, lanes, runner or host.run_job, notify)
         for path, model_id in zip(paths, ids, strict=True):
             _run_model(path, model_id, plan, report, done)
     return report
@@ -272,20 +169,21 @@ def run_models(
 def _run_model(path: Path, model_id: str, plan: _Plan, report: Report, done: Callable[[RunResult], None]) -> None:
     settings = plan.settings
     try:
-        subjects = list(_subjects(path, model_id, settings))
+        meta = meta_file(path, settings)
+        subjects = list(open_subjects(path, model_id, settings, meta))
     except AssayError as error:
         report.errors.append(str(error))
         return
     before = len(report.results)
     for subject in subjects:
-        for result in _run_subject(subject, plan):
+        for result in _run_subject(subject, plan, report):
             report.results.append(result)
             done(result)
     if len(report.results) == before:
         return
     plan.notify(f"{model_id}: card")
     try:
-        report.cards.append(catalog.build_card(settings.out, model_id, meta=meta_file(path, settings)))
+        report.cards.append(catalog.build_card(settings.out, model_id, meta=meta))
     except AssayError as error:
         # The runs are on disk; what is wrong with the card, a person must decide.
         report.warnings.append(f"no card: {error}")
@@ -297,63 +195,29 @@ def meta_file(path: Path, settings: Settings) -> Path | None:
     return settings.meta or (beside if beside.is_file() else None)
 
 
-def _provenance(model: graph.Model, meta: Path | None) -> str:
-    """`example` where the model or its meta file says that its weights are no real ones, else `measured`."""
-    for entry in model.metadata:
-        if entry.name == PROVENANCE_MARK and bytes(model.buffers[entry.buffer].data) == b"example":
-            return "example"
-    return (read_meta(meta).provenance or "measured") if meta else "measured"
-
-
-def _subjects(path: Path, model_id: str, settings: Settings) -> Iterator[_Subject]:
-    artifact = identify(path)
-    model = graph.read(path)
-    signatures = model.signatures
-    if settings.signatures:
-        known = {str(signature.key): signature for signature in signatures}
-        for key in settings.signatures:
-            if key not in known:
-                raise AssayError(f"{path} has no signature {key!r}", fix=f"it has {', '.join(known)}")
-        signatures = [known[key] for key in settings.signatures]
-    if not signatures:
-        raise AssayError(f"{path} has no graph to run")
-    provenance = _provenance(model, meta_file(path, settings))
-    for signature in signatures:
-        shapes = resolve_shapes(signature, settings.shapes)
-        yield _Subject(artifact, model_id, model, signature, shapes, provenance)
-
-
-def _run_subject(subject: _Subject, plan: _Plan) -> Iterator[RunResult]:
+def _run_subject(subject: Subject, plan: _Plan, report: Report) -> Iterator[RunResult]:
     settings = plan.settings
-    label = subject.model_id + (f":{subject.signature.key}" if subject.signature.key else "")
-    with tempfile.TemporaryDirectory(prefix="assay-") as temporary:
-        scratch = Path(temporary)
-        unfeedable = _unfeedable(subject)
+    with tempfile.TemporaryDirectory(prefix="assay-") as scratch:
         try:
-            feed = None if unfeedable else _feed(subject, plan, scratch)
+            bench = Bench(subject, settings, plan.lanes, plan.runner, Path(scratch))
         except AssayError as error:
-            plan.errors.append(f"{label}: {error}")
+            report.errors.append(f"{subject.label}: {error}")
             return
-        if feed is not None:
-            _set_unmeasured_reference(subject, feed, plan, scratch)
         for lane in plan.lanes:
-            plan.notify(f"{label}: {lane}")
+            plan.notify(f"{subject.label}: {lane}")
             started = datetime.datetime.now(datetime.UTC)
-            if feed is None:
-                measured, judged, inputs = _unfed(unfeedable or ""), None, {}
-            else:
-                measured = _measure(subject, feed, lane, scratch, plan)
-                plan.notify(f"{label}: {lane}: verdict")
-                judged, inputs = _judge(feed, lane, measured), feed.description
+            measured = bench.measure(lane)
+            plan.notify(f"{subject.label}: {lane}: verdict")
+            judged = bench.judge(lane, measured)
             context = Context(
                 artifact=subject.artifact,
                 signature=subject.signature.key,
-                nodes=len(subject.model.subgraphs[subject.signature.subgraph].nodes),
+                nodes=subject.nodes,
                 lane=registry.find(lane).name,
                 started=started,
                 command=settings.command,
                 device=device_name(settings.device),
-                inputs=inputs,
+                inputs=bench.inputs,
                 provenance=subject.provenance,
                 options=settings.options,
             )
@@ -366,192 +230,4 @@ def _run_subject(subject: _Subject, plan: _Plan) -> Iterator[RunResult]:
             yield RunResult(
                 subject.artifact.path, subject.model_id, context.signature, context.lane, entry, record
             )
-
-
-@dataclass(frozen=True)
-class _Feed:
-    """The sets of inputs of one subject, and who judges what comes of them."""
-
-    files: list[Path]
-    sequence: list[int]
-    judge: Judge
-    description: dict[str, Json]
-
-
-def _feed(subject: _Subject, plan: _Plan, scratch: Path) -> _Feed:
-    settings, signature = plan.settings, subject.signature
-    own: list[InputSet] = []
-    if settings.inputs is not None:
-        own = load_inputs(settings.inputs, signature, subject.shapes, image_range=settings.image_range)
-    # Outputs saved from a source belong to the user's inputs; nobody has them for ours.
-    saved = settings.source is not None and settings.source.endswith(".npz")
-    kinds = () if saved and own else settings.kinds
-    sets = own + seeded_sets(subject.model, signature, subject.shapes, settings.seed, kinds)
-    files: list[Path] = []
-    for position, one in enumerate(sets):
-        files.append(scratch / f"inputs-{position}.npz")
-        save_arrays(files[-1], one.arrays)
-    judge = Judge(
-        subject.model,
-        signature,
-        sets,
-        lambda lane, model, inputs: _numbers(subject, plan, scratch, lane, model, inputs),
-        scratch,
-        seed=settings.seed,
-        resized=bool(_resized(subject)),
-        source=source_outputs(settings.source, signature, sets) if settings.source else None,
-    )
-    description = {
-        "kind": sets[0].name,
-        "seed": settings.seed,
-        "sets": [one.name for one in sets],
-        "shapes": _listed(subject.shapes),
-        "source": settings.source,
-    }
-    return _Feed(files, plan_sequence(len(sets)), judge, description)
-
-
-def _unfeedable(subject: _Subject) -> str | None:
-    for direction, entries in (("input", subject.signature.inputs), ("output", subject.signature.outputs)):
-        for entry in entries:
-            if entry.tensor.dtype in UNFEEDABLE:
-                return f"{direction} {entry.name!r} is of type {entry.tensor.dtype}, which is not supported"
-    return None
-
-
-def _resized(subject: _Subject) -> list[str]:
-    return [e.name for e in subject.signature.inputs if e.tensor.shape != subject.shapes[e.name]]
-
-
-def _job(subject: _Subject, files: Sequence[Path], sequence: list[int], folder: Path, settings: Settings) -> Job:
-    signature, shapes = subject.signature, subject.shapes
-    return Job(
-        model=str(subject.artifact.path.resolve()),
-        workdir=str(folder),
-        signature=signature.key,
-        inputs=[TensorSpec(entry.name, entry.tensor.dtype, shapes[entry.name]) for entry in signature.inputs],
-        outputs=[TensorSpec(entry.name, entry.tensor.dtype, entry.tensor.shape) for entry in signature.outputs],
-        resized=_resized(subject),
-        input_sets=[str(file) for file in files],
-        sequence=sequence,
-        warmup=settings.warmup,
-        runs=settings.runs,
-        budget_s=settings.budget_s,
-        threads=settings.threads or min(os.cpu_count() or 1, DEFAULT_THREADS),
-        options=settings.options,
-    )
-
-
-def _set_unmeasured_reference(subject: _Subject, feed: _Feed, plan: _Plan, scratch: Path) -> None:
-    """Run a better reference than the lanes asked for hold, for its numbers only."""
-    for name in REFERENCES:
-        if name in plan.lanes:
-            return
-        job = _job(subject, feed.files, feed.sequence, scratch / f"numbers-{name}", plan.settings)
-        measured = _run(name, dataclasses.replace(job, runs=0), plan)
-        outputs = _outputs(measured)
-        if outputs:
-            feed.judge.set_reference(name, feed.sequence, outputs, _inference_ms(measured))
-            return
-
-
-def _numbers(
-    subject: _Subject, plan: _Plan, scratch: Path, lane: str, model: Path, inputs: list[list[Array]]
-) -> list[list[Array]]:
-    """Outputs of another model file with the same inputs and outputs, for a list of input sets.
-
-    Raises:
-        AssayError: The lane did not give them.
-    """
-    with tempfile.TemporaryDirectory(prefix="numbers-", dir=scratch) as temporary:
-        files: dict[int, Path] = {}
-        for arrays in inputs:
-            # The same set comes again and again: one file of each.
-            if id(arrays) not in files:
-                files[id(arrays)] = Path(temporary) / f"inputs-{len(files)}.npz"
-                save_arrays(files[id(arrays)], arrays)
-        order = list(files)
-        sequence = [order.index(id(arrays)) for arrays in inputs]
-        job = _job(subject, list(files.values()), sequence, Path(temporary) / "job", plan.settings)
-        measured = _run(lane, dataclasses.replace(job, model=str(model.resolve()), runs=0, options={}), plan)
-        outputs = _outputs(measured) or []
-        if len(outputs) != len(inputs):
-            raise AssayError(measured.acceptance.error or f"{lane} gave {len(outputs)} of {len(inputs)} outputs")
-        return outputs
-
-
-def _measure(subject: _Subject, feed: _Feed, lane: str, scratch: Path, plan: _Plan) -> Measured:
-    """Measure once, or with the quiet gate until a measurement was not disturbed."""
-    settings = plan.settings
-    attempts = 0
-    while True:
-        attempts += 1
-        if settings.quiet_gate:
-            machine.wait_for_quiet(settings.quiet_timeout_s)
-        folder = scratch / f"{lane.replace(':', '.')}-{attempts}"
-        job = _job(subject, feed.files, feed.sequence, folder, settings)
-        measured = dataclasses.replace(_run(lane, job, plan), attempts=attempts)
-        again = settings.quiet_gate and measured.unstable and attempts < settings.quiet_attempts
-        if not again:
-            return measured
-
-
-def _run(lane: str, job: Job, plan: _Plan) -> Measured:
-    limits = plan.settings
-    outcome = plan.runner(lane, job, time_limit_s=limits.time_limit_s, memory_limit=limits.memory_limit)
-    observation = outcome.observation
-    if observation is not None:
-        plan.model_times_s.append(observation.facts.get("model_time_s") or 0.0)
-    facts = registry.find(lane).read(outcome.log, observation)
-    ending = Ending(
-        stage=observation.stage if observation else None,
-        loaded=observation is not None and observation.load_ms is not None,
-        error=observation.error if observation else None,
-        error_class=observation.error_class if observation else None,
-        returncode=outcome.returncode,
-        timed_out=outcome.timed_out,
-        out_of_memory=outcome.out_of_memory,
-        flooded=outcome.flooded,
-    )
-    acceptance = accept(ending, outcome.log, facts.failure)
-    summary = None
-    unstable: list[str] = []
-    if observation is not None and observation.samples_ms and acceptance.failure is None:
-        summary = summarize(observation.samples_ms)
-        unstable = summary.unsteady + list(observation.state.get("disturbances", []))
-    return Measured(outcome, facts, acceptance, summary, unstable, attempts=1)
-
-
-def _outputs(measured: Measured) -> list[list[Array]] | None:
-    """The outputs of each inference of the sequence, or None if the run does not count."""
-    if measured.outcome is None or measured.acceptance.failure is not None:
-        return None
-    return [load_arrays(path) for path in measured.outcome.output_files()]
-
-
-def _inference_ms(measured: Measured) -> float | None:
-    if measured.summary is not None:
-        return measured.summary.p50_ms
-    observation = measured.outcome.observation if measured.outcome else None
-    return observation.first_run_ms if observation else None
-
-
-def _judge(feed: _Feed, lane: str, measured: Measured) -> Judged | None:
-    """What is to be said of the outputs, or None where there are none."""
-    outputs = _outputs(measured)
-    if not outputs:
-        return None
-    if feed.judge.reference is None and lane in REFERENCES:
-        feed.judge.set_reference(lane, feed.sequence, outputs, _inference_ms(measured))
-    return feed.judge.judge(
-        lane, measured.facts.precision or registry.find(lane).precision, feed.sequence, outputs
-    )
-
-
-def _unfed(reason: str) -> Measured:
-    acceptance = Acceptance(None, False, FailureClass.UNSUPPORTED_DTYPE, reason, ())
-    return Measured(None, LaneFacts(), acceptance)
-
-
-def _listed(shapes: dict[str, tuple[int, ...]]) -> dict[str, list[int]]:
-    return {name: list(shape) for name, shape in shapes.items()}
+        report.model_times_s += bench.model_times_s

@@ -12,7 +12,7 @@ import pytest
 
 from assay import graph
 from assay.graph.build import GraphBuilder
-from assay.lanes.base import Job, TensorSpec
+from assay.lanes.base import Job
 from assay.lanes.browser import chromium, litertjs
 from assay.lanes.native import save_arrays
 
@@ -80,15 +80,11 @@ def make_job(tmp_path: Path) -> Callable[..., Job]:
             generator.uniform(0, 1, entry.tensor.shape).astype(entry.tensor.dtype) for entry in signature.inputs
         ]
         save_arrays(folder / "inputs.npz", arrays)
-        return Job(
-            model=str(folder / "model.tflite"),
-            workdir=str(folder),
-            signature=signature.key,
-            inputs=[TensorSpec(e.name, e.tensor.dtype, e.tensor.shape) for e in signature.inputs],
-            outputs=[TensorSpec(e.name, e.tensor.dtype, e.tensor.shape) for e in signature.outputs],
-            resized=[],
-            input_sets=[str(folder / "inputs.npz")],
-            sequence=[0],
+        return Job.of(
+            folder / "model.tflite",
+            signature,
+            folder,
+            [folder / "inputs.npz"],
             warmup=1,
             runs=runs,
             budget_s=budget_s,

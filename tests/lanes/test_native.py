@@ -7,7 +7,7 @@ import pytest
 
 from assay import graph
 from assay.lanes import host, registry
-from assay.lanes.base import Job, LaneFacts, Observation, TensorSpec
+from assay.lanes.base import Job, LaneFacts, Observation
 from assay.lanes.gpu import MlDriftLane
 from assay.lanes.native import load_arrays, save_arrays
 from assay.numerics.inputs import make_inputs, resolve_shapes
@@ -25,18 +25,10 @@ def run(lane: str, path: Path, folder: Path, **changes: object) -> tuple[host.Ou
     folder.mkdir(exist_ok=True)
     sets = []
     for seed in (0, 1):
-        sets.append(str(folder / f"in{seed}.npz"))
-        save_arrays(Path(sets[-1]), make_inputs(model, signature, shapes, "uniform", seed))
-    job = Job(
-        model=str(path),
-        workdir=str(folder / lane),
-        signature=signature.key,
-        inputs=[TensorSpec(e.name, e.tensor.dtype, shapes[e.name]) for e in signature.inputs],
-        outputs=[TensorSpec(e.name, e.tensor.dtype, e.tensor.shape) for e in signature.outputs],
-        resized=[],
-        input_sets=sets,
-        **{"sequence": [0, 1, 0], "runs": 4, "threads": 2} | changes,
-    )
+        sets.append(folder / f"in{seed}.npz")
+        save_arrays(sets[-1], make_inputs(model, signature, shapes, "uniform", seed))
+    settings = {"sequence": [0, 1, 0], "runs": 4, "threads": 2} | changes
+    job = Job.of(path, signature, folder / lane, sets, shapes=shapes, **settings)
     outcome = host.run_job(lane, job)
     return outcome, registry.find(lane).read(outcome.log, outcome.observation)
 

@@ -23,10 +23,11 @@ from assay.diagnose.launch import Launcher, TrialResult
 from assay.diagnose.locate import Located, alike, locate
 from assay.diagnose.session import Judged, Limits, Session, difference_of, judge
 from assay.diagnose.smallest import smallest
-from assay.diagnose.subject import REFERENCES, Reference, Subject, open_subject, run_reference
+from assay.diagnose.subject import Reference, Subject, open_subject, run_reference
 from assay.errors import AssayError
 from assay.lanes import registry
 from assay.lanes.base import Json
+from assay.lanes.registry import REFERENCES
 from assay.protocol import machine
 from assay.records.files import write_atomic
 

@@ -17,14 +17,12 @@ import numpy as np
 
 from assay.errors import AssayError
 from assay.graph import Buffer, Model, Node, Signature, SignatureTensor, Subgraph, Tensor
-from assay.lanes.base import TensorSpec
+from assay.lanes.base import UNFEEDABLE, TensorSpec, input_specs, output_specs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _SOURCES = frozenset({"VAR_HANDLE", "READ_VARIABLE", "CALL_ONCE", "HASHTABLE", "RANDOM_UNIFORM"})
 """Ops whose result does not follow from their inputs, whatever these are."""
-
-_UNFEEDABLE = frozenset({"resource", "variant", "string"})
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class Anatomy:
             index
             for node in self.subgraph.nodes
             for index in node.outputs
-            if index >= 0 and self.subgraph.tensors[index].dtype not in _UNFEEDABLE
+            if index >= 0 and self.subgraph.tensors[index].dtype not in UNFEEDABLE
         ]
 
     def label(self, node: int) -> str:
@@ -131,11 +129,7 @@ class Piece:
 def specs(model: Model) -> tuple[list[TensorSpec], list[TensorSpec]]:
     """Inputs and outputs of a model's first signature, in order, with the shapes in the file."""
     signature = model.signatures[0]
-
-    def listed(entries: Sequence[SignatureTensor]) -> list[TensorSpec]:
-        return [TensorSpec(entry.name, entry.tensor.dtype, entry.tensor.shape) for entry in entries]
-
-    return listed(signature.inputs), listed(signature.outputs)
+    return input_specs(signature, {}), output_specs(signature)
 
 
 def carve(
@@ -204,7 +198,7 @@ def _outputs(anatomy: Anatomy, chosen: Sequence[Node], made: set[int]) -> list[i
 
 def _value(values: Mapping[int, Array], graph: Subgraph, tensor: int) -> Array:
     entry = graph.tensors[tensor]
-    if entry.dtype in _UNFEEDABLE:
+    if entry.dtype in UNFEEDABLE:
         raise AssayError(f"tensor {entry.name!r} is a {entry.dtype}: no piece can be cut there")
     if tensor not in values:
         raise AssayError(f"the reference gave no value for tensor {entry.name!r}")

@@ -14,12 +14,9 @@ from assay import graph
 from assay.diagnose.launch import Launcher, Trial
 from assay.diagnose.pieces import Anatomy, Piece, carve
 from assay.errors import AssayError
-from assay.lanes.base import TensorSpec
+from assay.lanes.base import UNFEEDABLE, TensorSpec, input_specs, output_specs, resized_inputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-REFERENCES = ("cpu_reference", "cpu_xnnpack")
-"""Lanes that can be the reference, the first that runs the model."""
 
 KINDS = ("uniform", "normal", "structured")
 """Kinds of seeded inputs that are tried where the user gives none."""
@@ -152,7 +149,7 @@ def open_subject(
         set_names = [f"seeded {kind}, seed {seed}" for kind in KINDS]
     else:
         resolved = {entry.name: array.shape for entry, array in zip(chosen.inputs, sets[0], strict=True)}
-    if any(tensor.tensor.dtype in ("string", "resource", "variant") for tensor in chosen.inputs):
+    if any(tensor.tensor.dtype in UNFEEDABLE for tensor in chosen.inputs):
         raise AssayError(f"{path}: an input is a string or a resource, which cannot be fed")
     anatomy = Anatomy(subgraph)
     each = sum(subgraph.tensors[tensor].nbytes or 0 for tensor in anatomy.inner_tensors())
@@ -163,15 +160,14 @@ def open_subject(
             fix="diagnose a part of it, cut out with assay.graph.cut, or a variant for smaller inputs",
         )
     sets = sets[:room]
-    resized = [entry.name for entry in chosen.inputs if tuple(resolved[entry.name]) != tuple(entry.tensor.shape)]
     return Subject(
         path=path,
         model=model,
         signature=chosen,
         anatomy=anatomy,
-        inputs=[TensorSpec(e.name, e.tensor.dtype, tuple(resolved[e.name])) for e in chosen.inputs],
-        outputs=[TensorSpec(e.name, e.tensor.dtype, tuple(e.tensor.shape)) for e in chosen.outputs],
-        resized=resized,
+        inputs=input_specs(chosen, resolved),
+        outputs=output_specs(chosen),
+        resized=resized_inputs(chosen, resolved),
         sets=[list(arrays) for arrays in sets],
         set_names=list(set_names or [f"given set {index}" for index in range(len(sets))]),
     )

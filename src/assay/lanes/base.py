@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.records.failure import FailureClass
 
+if TYPE_CHECKING:
+    from assay.graph import Signature
+
 Json = Any
 """What `json` reads and writes."""
+
+UNFEEDABLE = frozenset({"string", "resource", "variant"})
+"""Element types that no lane can be given or asked for."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,28 @@ class TensorSpec:
     name: str
     dtype: str
     shape: tuple[int, ...]
+
+
+def input_specs(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> list[TensorSpec]:
+    """The inputs of a signature, with the shapes of a dictionary by name where it has them."""
+    return [
+        TensorSpec(entry.name, entry.tensor.dtype, tuple(shapes.get(entry.name, entry.tensor.shape)))
+        for entry in signature.inputs
+    ]
+
+
+def output_specs(signature: Signature) -> list[TensorSpec]:
+    """The outputs of a signature, with the shapes that the file has; a run shows what a dynamic one becomes."""
+    return [TensorSpec(entry.name, entry.tensor.dtype, tuple(entry.tensor.shape)) for entry in signature.outputs]
+
+
+def resized_inputs(signature: Signature, shapes: Mapping[str, Sequence[int]]) -> list[str]:
+    """Names of the inputs whose shape is not the file's, and must be set before a run."""
+    return [
+        entry.name
+        for entry in signature.inputs
+        if tuple(shapes.get(entry.name, entry.tensor.shape)) != tuple(entry.tensor.shape)
+    ]
 
 
 @dataclass(frozen=True)
@@ -89,6 +118,43 @@ class Job:
     budget_s: float = 30.0
     threads: int = 1
     options: dict[str, Json] = field(default_factory=dict[str, Json])
+
+    @classmethod
+    def of(
+        cls,
+        model: Path,
+        signature: Signature,
+        workdir: Path,
+        input_sets: Sequence[Path],
+        *,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        sequence: Sequence[int] | None = None,
+        **settings: Any,
+    ) -> Job:
+        """The job that runs a signature of a model file.
+
+        Args:
+            model: The `.tflite` file.
+            signature: The signature, as `assay.graph.read` found it in the file.
+            workdir: See the attribute.
+            input_sets: `.npz` files, one for each set of inputs.
+            shapes: Input name -> shape, for the inputs that do not have the file's.
+            sequence: See the attribute; each set once by default.
+            settings: Values of `warmup`, `runs`, `budget_s`, `threads` and `options`.
+        """
+        shapes = shapes or {}
+        return cls(
+            # Absolute: other processes read the job, wherever they run.
+            model=str(model.resolve()),
+            workdir=str(workdir),
+            signature=signature.key,
+            inputs=input_specs(signature, shapes),
+            outputs=output_specs(signature),
+            resized=resized_inputs(signature, shapes),
+            input_sets=[str(path) for path in input_sets],
+            sequence=list(range(len(input_sets)) if sequence is None else sequence),
+            **settings,
+        )
 
     def to_json(self) -> str:
         """This job as a JSON text."""

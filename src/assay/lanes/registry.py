@@ -9,6 +9,9 @@ from assay.lanes.base import Lane
 
 GROUP = "assay.lanes"
 
+REFERENCES = ("cpu_reference", "cpu_xnnpack")
+"""Lanes that others are compared with, the first that runs."""
+
 # The order in which lanes are shown and measured: references first, since the others are compared with them.
 _ORDER = ["cpu_reference", "cpu_xnnpack", "gpu_mldrift", "wasm_xnnpack", "webgpu_mldrift", "webnn"]
 

@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from assay.convert.sam2 import images
 from assay.convert.sam2.prompt import PromptEncoder
 from assay.errors import AssayError
 from assay.lanes import host, registry
-from assay.lanes.base import Job, TensorSpec
+from assay.lanes.base import Job, input_specs, output_specs
 from assay.lanes.native import load_arrays, save_arrays
 from assay.records.files import write_atomic
 
@@ -97,15 +96,15 @@ class Segmenter:
     cache: Path | None = None
     time_limit_s: float = 600.0
     _prompt: PromptEncoder = field(init=False, repr=False)
-    _specs: dict[Path, tuple[str | None, list[TensorSpec], list[TensorSpec]]] = field(init=False, repr=False)
+    _signatures: dict[Path, graph.Signature] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._specs = {path: _specs(path) for path in (self.encoder, self.decoder)}
-        _check(self.encoder, self._specs[self.encoder], ("pixel_values",), _FEATURES)
-        _check(self.decoder, self._specs[self.decoder], (*_FEATURES, "sparse_prompt"), ("masks", "iou"))
+        self._signatures = {path: graph.read(path).signatures[0] for path in (self.encoder, self.decoder)}
+        _check(self.encoder, self._signatures[self.encoder], ("pixel_values",), _FEATURES)
+        _check(self.decoder, self._signatures[self.decoder], (*_FEATURES, "sparse_prompt"), ("masks", "iou"))
         self._prompt = PromptEncoder.read(self.decoder.with_suffix(".prompt.npz"))
-        features = {spec.name: spec.shape for spec in self._specs[self.encoder][2]}
-        for spec in self._specs[self.decoder][1]:
+        features = {spec.name: spec.shape for spec in output_specs(self._signatures[self.encoder])}
+        for spec in input_specs(self._signatures[self.decoder], {}):
             if spec.name in features and features[spec.name] != spec.shape:
                 raise AssayError(
                     f"{self.encoder.name} gives {spec.name} as {features[spec.name]}, "
@@ -145,7 +144,8 @@ class Segmenter:
 
     def encode_prompt(self, prompt: Prompt, height: int, width: int) -> Floats:
         """The decoder's sparse prompt, `[1, tokens, C]`, for an image of this size in pixels."""
-        shape = next(spec.shape for spec in self._specs[self.decoder][1] if spec.name == "sparse_prompt")
+        inputs = self._signatures[self.decoder].inputs
+        shape = next(entry.tensor.shape for entry in inputs if entry.name == "sparse_prompt")
         if len(prompt.points) != len(prompt.labels):
             raise AssayError(
                 f"{len(prompt.points)} points and {len(prompt.labels)} labels", fix="one label a point"
@@ -189,7 +189,7 @@ class Segmenter:
         return outputs, {f"encoder{name}": value for name, value in times.items()}
 
     def _read_cache(self, path: Path) -> dict[str, Floats] | None:
-        wanted = {spec.name: spec.shape for spec in self._specs[self.encoder][2]}
+        wanted = {spec.name: spec.shape for spec in output_specs(self._signatures[self.encoder])}
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: np.asarray(file[name], np.float32) for name in wanted}
@@ -200,22 +200,12 @@ class Segmenter:
     def _run(
         self, model: Path, arrays: Mapping[str, Floats], runs: int
     ) -> tuple[dict[str, Floats], dict[str, float]]:
-        signature, inputs, outputs = self._specs[model]
+        signature = self._signatures[model]
         with tempfile.TemporaryDirectory(prefix="assay-") as scratch:
             folder = Path(scratch)
-            save_arrays(folder / "inputs.npz", [arrays[spec.name] for spec in inputs])
-            job = Job(
-                model=str(model.resolve()),
-                workdir=str(folder / "job"),
-                signature=signature,
-                inputs=inputs,
-                outputs=outputs,
-                resized=[],
-                input_sets=[str(folder / "inputs.npz")],
-                sequence=[0],
-                runs=runs,
-                threads=self.threads,
-            )
+            inputs = folder / "inputs.npz"
+            save_arrays(inputs, [arrays[entry.name] for entry in signature.inputs])
+            job = Job.of(model, signature, folder / "job", [inputs], runs=runs, threads=self.threads)
             outcome = host.run_job(self.lane, job, time_limit_s=self.time_limit_s)
             lane = registry.find(self.lane)
             facts = lane.read(outcome.log, outcome.observation)
@@ -224,29 +214,15 @@ class Segmenter:
             if not files or seen is None or facts.failure is not None or facts.served is False:
                 why = (seen.error if seen else None) or ("time limit" if outcome.timed_out else "see `assay run`")
                 raise AssayError(f"{model.name} did not run on {self.lane}: {str(why).splitlines()[0]}")
-            found = dict(zip((spec.name for spec in outputs), load_arrays(files[0]), strict=True))
+            found = dict(zip((entry.name for entry in signature.outputs), load_arrays(files[0]), strict=True))
         times = {"_load": seen.load_ms, "": seen.first_run_ms}
         if seen.samples_ms:
             times["_p50"] = float(np.median(seen.samples_ms))
         return found, {name: value for name, value in times.items() if value is not None}
 
 
-def _specs(path: Path) -> tuple[str | None, list[TensorSpec], list[TensorSpec]]:
-    signature = graph.read(path).signatures[0]
-
-    def specs(entries: Sequence[Any]) -> list[TensorSpec]:
-        return [TensorSpec(entry.name, entry.tensor.dtype, tuple(entry.tensor.shape)) for entry in entries]
-
-    return signature.key, specs(signature.inputs), specs(signature.outputs)
-
-
-def _check(
-    path: Path,
-    specs: tuple[str | None, list[TensorSpec], list[TensorSpec]],
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-) -> None:
-    found = ({spec.name for spec in specs[1]}, {spec.name for spec in specs[2]})
+def _check(path: Path, signature: graph.Signature, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    found = ({entry.name for entry in signature.inputs}, {entry.name for entry in signature.outputs})
     if found != (set(inputs), set(outputs)):
         kind = "image encoder" if "pixel_values" in inputs else "mask decoder"
         raise AssayError(

@@ -1,0 +1,303 @@
+"""One signature of one model on the lanes: the same inputs for each, run by run, and what comes of them judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from assay import graph
+from assay.artifact import Artifact, identify
+from assay.catalog.meta import read_meta
+from assay.entry import Measured
+from assay.errors import AssayError
+from assay.judging import Judge, Judged, seeded_sets
+from assay.lanes import host, registry
+from assay.lanes.base import UNFEEDABLE, Job, Json, LaneFacts, resized_inputs
+from assay.lanes.native import Array, load_arrays, save_arrays
+from assay.lanes.registry import REFERENCES
+from assay.numerics.consistency import plan_sequence
+from assay.numerics.inputs import resolve_shapes
+from assay.numerics.source import source_outputs
+from assay.numerics.user_inputs import InputSet, load_inputs
+from assay.protocol import machine
+from assay.protocol.acceptance import Acceptance, Ending, accept
+from assay.protocol.statistics import summarize
+from assay.records.failure import FailureClass
+from assay.settings import Settings
+
+PROVENANCE_MARK = "assay.provenance"
+"""Metadata entry of a model whose weights are random: whoever measures it measures an example."""
+
+
+class Runner(Protocol):
+    """Runs one job on a lane, as `host.run_job` does."""
+
+    def __call__(self, lane_name: str, job: Job, *, time_limit_s: float, memory_limit: int | None) -> host.Outcome:
+        """The outcome, whatever becomes of the job."""
+        ...
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One signature of one model, ready to be measured.
+
+    Attributes:
+        artifact: The file.
+        model_id: The model's name in records.
+        model: Its graph.
+        signature: The signature.
+        shapes: Input name -> shape, none of them dynamic any more.
+        provenance: `measured`, or `example` for a model that is not a real one.
+    """
+
+    artifact: Artifact
+    model_id: str
+    model: graph.Model
+    signature: graph.Signature
+    shapes: dict[str, tuple[int, ...]]
+    provenance: str
+
+    @property
+    def label(self) -> str:
+        """What people call it: the model's name, and the signature's where it has one."""
+        return self.model_id + (f":{self.signature.key}" if self.signature.key else "")
+
+    @property
+    def nodes(self) -> int:
+        """Nodes in its graph."""
+        return len(self.model.subgraphs[self.signature.subgraph].nodes)
+
+    @property
+    def unfeedable(self) -> str | None:
+        """Why no lane can be fed, or None."""
+        for direction, entries in (("input", self.signature.inputs), ("output", self.signature.outputs)):
+            for entry in entries:
+                if entry.tensor.dtype in UNFEEDABLE:
+                    return f"{direction} {entry.name!r} is of type {entry.tensor.dtype}, which is not supported"
+        return None
+
+
+def open_subjects(path: Path, model_id: str, settings: Settings, meta: Path | None) -> Iterator[Subject]:
+    """The signatures of a file that are to be measured.
+
+    Args:
+        path: The `.tflite` file.
+        model_id: Its name in records.
+        settings: Which signatures, and which shapes.
+        meta: YAML file with what people know of the model, or None.
+
+    Raises:
+        AssayError: The file, a signature or a shape is no good.
+    """
+    artifact = identify(path)
+    model = graph.read(path)
+    signatures = model.signatures
+    if settings.signatures:
+        known = {str(signature.key): signature for signature in signatures}
+        for key in settings.signatures:
+            if key not in known:
+                raise AssayError(f"{path} has no signature {key!r}", fix=f"it has {', '.join(known)}")
+        signatures = [known[key] for key in settings.signatures]
+    if not signatures:
+        raise AssayError(f"{path} has no graph to run")
+    provenance = _provenance(model, meta)
+    for signature in signatures:
+        shapes = resolve_shapes(signature, settings.shapes)
+        yield Subject(artifact, model_id, model, signature, shapes, provenance)
+
+
+def _provenance(model: graph.Model, meta: Path | None) -> str:
+    """`example` where the model or its meta file says that its weights are no real ones, else `measured`."""
+    for entry in model.metadata:
+        if entry.name == PROVENANCE_MARK and bytes(model.buffers[entry.buffer].data) == b"example":
+            return "example"
+    return (read_meta(meta).provenance or "measured") if meta else "measured"
+
+
+class Bench:
+    """Measures one subject on lane after lane, with the same inputs, and judges what they return.
+
+    Args:
+        subject: What to measure.
+        settings: How.
+        lanes: All lanes that will be measured; a better reference than these is run for its numbers only.
+        runner: Runs the jobs.
+        scratch: Folder for inputs, jobs and outputs.
+
+    Attributes:
+        inputs: How the inputs were made, for the record; empty where no lane can be fed.
+        model_times_s: Seconds that each child process spent inside a model so far.
+
+    Raises:
+        AssayError: The user's inputs or the source are no good.
+    """
+
+    def __init__(
+        self, subject: Subject, settings: Settings, lanes: Sequence[str], runner: Runner, scratch: Path
+    ) -> None:
+        self._subject, self._settings, self._runner, self._scratch = subject, settings, runner, scratch
+        self.inputs: dict[str, Json] = {}
+        self.model_times_s: list[float] = []
+        self._files: list[Path] = []
+        self._sequence: list[int] = []
+        self._judge: Judge | None = None
+        if subject.unfeedable is None:
+            self._judge = self._feed()
+            self._set_unmeasured_reference(self._judge, lanes)
+
+    def measure(self, lane: str) -> Measured:
+        """Measure once, or with the quiet gate until a measurement was not disturbed."""
+        if self._subject.unfeedable is not None:
+            failure = FailureClass.UNSUPPORTED_DTYPE
+            return Measured(None, LaneFacts(), Acceptance(None, False, failure, self._subject.unfeedable, ()))
+        settings = self._settings
+        attempts = 0
+        while True:
+            attempts += 1
+            if settings.quiet_gate:
+                machine.wait_for_quiet(settings.quiet_timeout_s)
+            folder = self._scratch / f"{lane.replace(':', '.')}-{attempts}"
+            job = self._job(self._files, self._sequence, folder)
+            measured = dataclasses.replace(self._run(lane, job), attempts=attempts)
+            again = settings.quiet_gate and measured.unstable and attempts < settings.quiet_attempts
+            if not again:
+                return measured
+
+    def judge(self, lane: str, measured: Measured) -> Judged | None:
+        """What is to be said of a lane's outputs, or None where there are none."""
+        outputs = _outputs(measured)
+        if not outputs or self._judge is None:
+            return None
+        if self._judge.reference is None and lane in REFERENCES:
+            self._judge.set_reference(lane, self._sequence, outputs, _inference_ms(measured))
+        precision = measured.facts.precision or registry.find(lane).precision
+        return self._judge.judge(lane, precision, self._sequence, outputs)
+
+    def _feed(self) -> Judge:
+        """Make the sets of inputs, and who judges what comes of them."""
+        settings, subject = self._settings, self._subject
+        signature, shapes = subject.signature, subject.shapes
+        own: list[InputSet] = []
+        if settings.inputs is not None:
+            own = load_inputs(settings.inputs, signature, shapes, image_range=settings.image_range)
+        # Outputs saved from a source belong to the user's inputs; nobody has them for ours.
+        saved = settings.source is not None and settings.source.endswith(".npz")
+        kinds = () if saved and own else settings.kinds
+        sets = own + seeded_sets(subject.model, signature, shapes, settings.seed, kinds)
+        for position, one in enumerate(sets):
+            self._files.append(self._scratch / f"inputs-{position}.npz")
+            save_arrays(self._files[-1], one.arrays)
+        self._sequence = plan_sequence(len(sets))
+        self.inputs = {
+            "kind": sets[0].name,
+            "seed": settings.seed,
+            "sets": [one.name for one in sets],
+            "shapes": {name: list(shape) for name, shape in shapes.items()},
+            "source": settings.source,
+        }
+        return Judge(
+            subject.model,
+            signature,
+            sets,
+            self._numbers,
+            self._scratch,
+            seed=settings.seed,
+            resized=bool(resized_inputs(signature, shapes)),
+            source=source_outputs(settings.source, signature, sets) if settings.source else None,
+        )
+
+    def _set_unmeasured_reference(self, judge: Judge, lanes: Sequence[str]) -> None:
+        """Run a better reference than the lanes asked for hold, for its numbers only."""
+        for name in REFERENCES:
+            if name in lanes:
+                return
+            job = self._job(self._files, self._sequence, self._scratch / f"numbers-{name}")
+            measured = self._run(name, dataclasses.replace(job, runs=0))
+            outputs = _outputs(measured)
+            if outputs:
+                judge.set_reference(name, self._sequence, outputs, _inference_ms(measured))
+                return
+
+    def _numbers(self, lane: str, model: Path, inputs: list[list[Array]]) -> list[list[Array]]:
+        """Outputs of another model file with the same inputs and outputs, for a list of input sets.
+
+        Raises:
+            AssayError: The lane did not give them.
+        """
+        with tempfile.TemporaryDirectory(prefix="numbers-", dir=self._scratch) as temporary:
+            files: dict[int, Path] = {}
+            for arrays in inputs:
+                # The same set comes again and again: one file of each.
+                if id(arrays) not in files:
+                    files[id(arrays)] = Path(temporary) / f"inputs-{len(files)}.npz"
+                    save_arrays(files[id(arrays)], arrays)
+            order = list(files)
+            sequence = [order.index(id(arrays)) for arrays in inputs]
+            job = self._job(list(files.values()), sequence, Path(temporary) / "job")
+            job = dataclasses.replace(job, model=str(model.resolve()), runs=0, options={})
+            measured = self._run(lane, job)
+            outputs = _outputs(measured) or []
+            if len(outputs) != len(inputs):
+                raise AssayError(
+                    measured.acceptance.error or f"{lane} gave {len(outputs)} of {len(inputs)} outputs"
+                )
+            return outputs
+
+    def _job(self, files: Sequence[Path], sequence: list[int], folder: Path) -> Job:
+        settings = self._settings
+        return Job.of(
+            self._subject.artifact.path,
+            self._subject.signature,
+            folder,
+            files,
+            shapes=self._subject.shapes,
+            sequence=sequence,
+            warmup=settings.warmup,
+            runs=settings.runs,
+            budget_s=settings.budget_s,
+            threads=settings.cpu_threads,
+            options=settings.options,
+        )
+
+    def _run(self, lane: str, job: Job) -> Measured:
+        limits = self._settings
+        outcome = self._runner(lane, job, time_limit_s=limits.time_limit_s, memory_limit=limits.memory_limit)
+        observation = outcome.observation
+        if observation is not None:
+            self.model_times_s.append(observation.facts.get("model_time_s") or 0.0)
+        facts = registry.find(lane).read(outcome.log, observation)
+        ending = Ending(
+            stage=observation.stage if observation else None,
+            loaded=observation is not None and observation.load_ms is not None,
+            error=observation.error if observation else None,
+            error_class=observation.error_class if observation else None,
+            returncode=outcome.returncode,
+            timed_out=outcome.timed_out,
+            out_of_memory=outcome.out_of_memory,
+            flooded=outcome.flooded,
+        )
+        acceptance = accept(ending, outcome.log, facts.failure)
+        summary = None
+        unstable: list[str] = []
+        if observation is not None and observation.samples_ms and acceptance.failure is None:
+            summary = summarize(observation.samples_ms)
+            unstable = summary.unsteady + list(observation.state.get("disturbances", []))
+        return Measured(outcome, facts, acceptance, summary, unstable, attempts=1)
+
+
+def _outputs(measured: Measured) -> list[list[Array]] | None:
+    """The outputs of each inference of the sequence, or None if the run does not count."""
+    if measured.outcome is None or measured.acceptance.failure is not None:
+        return None
+    return [load_arrays(path) for path in measured.outcome.output_files()]
+
+
+def _inference_ms(measured: Measured) -> float | None:
+    if measured.summary is not None:
+        return measured.summary.p50_ms
+    observation = measured.outcome.observation if measured.outcome else None
+    return observation.first_run_ms if observation else None
