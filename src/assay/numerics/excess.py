@@ -56,6 +56,16 @@ class Excess:
         """At most 1 if the error is inside the envelope by all three measures."""
         return max(self.overall / K_OVERALL, self.slice / K_SLICE, self.element / K_ELEMENT)
 
+    @property
+    def deciding(self) -> tuple[float, str]:
+        """The measure that says most of where the error is, and that place in words: empty for everywhere."""
+        if self.overall > K_OVERALL:
+            return self.overall, ""
+        if self.slice_at is not None and self.slice / K_SLICE >= self.element / K_ELEMENT:
+            axis, index = self.slice_at
+            return self.slice, f" in slice {index} of axis {axis}"
+        return self.element, f" at element {list(self.element_at or ())}"
+
 
 def measure(
     reference: NDArray[Any], output: NDArray[Any], noise: OutputNoise, precision: Precision, draws: int
