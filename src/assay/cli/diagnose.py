@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from assay.cli._measuring_options import parse_shapes
+
 app = typer.Typer(add_completion=False)
 
 
@@ -20,18 +22,6 @@ def _option(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
-
-
-def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    from assay.errors import AssayError
-
-    name, _, sizes = text.rpartition("=")
-    try:
-        if name:
-            return name, tuple(int(size) for size in sizes.split(","))
-    except ValueError:
-        pass
-    raise AssayError(f"--shape {text!r} is not understood", fix="write --shape name=1,224,224,3")
 
 
 @app.command(epilog="Example: assay diagnose pose_detection.tflite --lane gpu_mldrift --fix")
@@ -99,10 +89,11 @@ def diagnose(
     from assay.diagnose import engine, text
     from assay.diagnose.subject import load_outputs, load_sets
 
-    sets, names = load_sets(model, signature, dict(map(_shape, shape or [])), inputs)
+    shapes = parse_shapes(shape or [])
+    sets, names = load_sets(model, signature, shapes, inputs)
     settings = engine.Settings(
         signature=signature,
-        shapes=dict(map(_shape, shape or [])),
+        shapes=shapes,
         sets=sets,
         set_names=names,
         expected=load_outputs(source_outputs),

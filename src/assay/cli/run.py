@@ -17,23 +17,23 @@ from assay.cli._browser_options import (
     WasmThreads,
     lane_options,
 )
+from assay.cli._measuring_options import (
+    AsJson,
+    Budget,
+    Device,
+    MemoryLimit,
+    Out,
+    QuietGate,
+    Runs,
+    Seed,
+    TimeLimit,
+    Warmup,
+    parse_shapes,
+    show,
+    with_progress,
+)
 
 app = typer.Typer(add_completion=False)
-
-
-def _shapes(values: list[str]) -> dict[str, tuple[int, ...]]:
-    from assay.errors import AssayError
-
-    shapes: dict[str, tuple[int, ...]] = {}
-    for value in values:
-        name, equals, sizes = value.rpartition("=")
-        try:
-            shapes[name] = tuple(int(size) for size in sizes.split(","))
-        except ValueError:
-            equals = ""
-        if not equals or not name:
-            raise AssayError(f"--shape {value!r} is not understood", fix="write --shape name=1,224,224,3")
-    return shapes
 
 
 def _image_range(value: str) -> tuple[float, float]:
@@ -64,13 +64,11 @@ def run(
         list[str] | None,
         typer.Option(help="Lane to measure on; again for more. Default: all that can run here."),
     ] = None,
-    runs: Annotated[int, typer.Option(min=0, help="Timed inferences; 0 checks the numbers only.")] = 50,
-    warmup: Annotated[int, typer.Option(min=0, help="Untimed inferences first.")] = 3,
-    budget: Annotated[
-        float, typer.Option(min=0.0, help="Seconds after which timing of a slow graph ends early.")
-    ] = 30.0,
+    runs: Runs = 50,
+    warmup: Warmup = 3,
+    budget: Budget = 30.0,
     threads: Annotated[int, typer.Option(min=0, help="CPU threads. 0: all cores, 4 at most.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for records and cards.")] = Path("assay-out"),
+    out: Out = Path("assay-out"),
     model_id: Annotated[str | None, typer.Option(help="The model's name in records. Default: the file's.")] = None,
     meta: Annotated[
         Path | None, typer.Option(help="YAML file with what people know: family, task, license, source_url ...")
@@ -79,7 +77,7 @@ def run(
         list[str] | None, typer.Option(help="Shape of a dynamic input: name=1,224,224,3. Default: 1 for each ?.")
     ] = None,
     signature: Annotated[list[str] | None, typer.Option(help="Signature to run. Default: all.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 0,
+    seed: Seed = 0,
     input_kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -116,17 +114,11 @@ def run(
     jspi: Jspi = None,
     precision: Precision = None,
     experimental: Experimental = False,
-    time_limit: Annotated[float, typer.Option(min=1.0, help="Seconds for one lane on one model.")] = 300.0,
-    memory_limit: Annotated[
-        int | None, typer.Option(min=64, help="MiB for one lane's process. Default: 3/4 of the machine's.")
-    ] = None,
-    quiet_gate: Annotated[
-        bool, typer.Option("--quiet-gate", help="Wait for a quiet machine; measure again when disturbed.")
-    ] = False,
-    device: Annotated[
-        str | None, typer.Option(help="This machine's name in records.", envvar="ASSAY_DEVICE")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    time_limit: TimeLimit = 300.0,
+    memory_limit: MemoryLimit = None,
+    quiet_gate: QuietGate = False,
+    device: Device = None,
+    as_json: AsJson = False,
 ) -> None:
     """Measure models on this machine's lanes; write records and a card.
 
@@ -139,11 +131,8 @@ def run(
 
     Exit code: 0 all fine, 1 a run failed or showed what --fail-on names, 2 a file or an option cannot be used.
     """
-    from assay.cli._output import err, print_json, progress
-    from assay.cli._output import out as stdout
     from assay.numerics.inputs import KINDS
-    from assay.report import run_table
-    from assay.run import RunResult, Settings, plan_lanes, run_models
+    from assay.run import Settings, plan_lanes, run_models
 
     browser = lane_options(
         lane or [],
@@ -166,7 +155,7 @@ def run(
         out=out,
         model_id=model_id,
         meta=meta,
-        shapes=_shapes(shape or []),
+        shapes=parse_shapes(shape or []),
         signatures=tuple(signature or ()),
         seed=seed,
         kinds=tuple(input_kind or KINDS),
@@ -181,21 +170,7 @@ def run(
         options={**({"enforce_f32": True} if gpu_fp32 else {}), **browser},
         command=("assay", *sys.argv[1:]),
     )
-    lanes, _ = plan_lanes(settings)
-    with progress() as bar:
-        task = bar.add_task("starting", total=len(models) * len(lanes))
-
-        def done(result: RunResult) -> None:
-            bar.advance(task)
-            err.print(run_table.line(result), soft_wrap=True)
-
-        report = run_models(models, settings, notify=lambda text: bar.update(task, description=text), done=done)
-    for warning in report.warnings:
-        err.print(f"[yellow]warning:[/yellow] {warning}", soft_wrap=True)
-    for problem in report.errors:
-        err.print(f"[red]error:[/red] {problem}", soft_wrap=True)
-    if as_json:
-        print_json(run_table.document(report))
-    else:
-        run_table.show(report, settings.out, stdout)
+    total = len(models) * len(plan_lanes(settings)[0])
+    report = with_progress(total, lambda notify, done: run_models(models, settings, notify=notify, done=done))
+    show(report, out, as_json=as_json)
     raise typer.Exit(report.exit_code)

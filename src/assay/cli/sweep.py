@@ -17,6 +17,20 @@ from assay.cli._browser_options import (
     WasmThreads,
     lane_options,
 )
+from assay.cli._measuring_options import (
+    AsJson,
+    Budget,
+    Device,
+    MemoryLimit,
+    Out,
+    QuietGate,
+    Runs,
+    Seed,
+    TimeLimit,
+    Warmup,
+    show,
+    with_progress,
+)
 
 app = typer.Typer(add_completion=False)
 
@@ -31,21 +45,15 @@ def sweep(
         list[str] | None,
         typer.Option(help="Lane; again for more. Default: wasm_xnnpack and webgpu_mldrift.", show_default=False),
     ] = None,
-    runs: Annotated[int, typer.Option(min=0, help="Timed inferences; 0 compares numbers only.")] = 50,
-    warmup: Annotated[int, typer.Option(min=0, help="Untimed inferences first.")] = 3,
-    budget: Annotated[
-        float, typer.Option(min=0.0, help="Seconds after which timing of a slow model ends early.")
-    ] = 10.0,
+    runs: Runs = 50,
+    warmup: Warmup = 3,
+    budget: Budget = 10.0,
     jobs: Annotated[int, typer.Option(min=1, help="Models side by side; needs --runs 0.")] = 1,
-    out: Annotated[Path, typer.Option(help="Folder for records and cards.")] = Path("assay-out"),
-    time_limit: Annotated[float, typer.Option(min=1.0, help="Seconds for one lane on one model.")] = 300.0,
-    memory_limit: Annotated[
-        int | None, typer.Option(min=64, help="MiB for the browser. Default: 3/4 of the machine's.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the inputs.")] = 0,
-    quiet_gate: Annotated[
-        bool, typer.Option("--quiet-gate", help="Wait for a quiet machine; measure again when disturbed.")
-    ] = False,
+    out: Out = Path("assay-out"),
+    time_limit: TimeLimit = 300.0,
+    memory_limit: MemoryLimit = None,
+    seed: Seed = 0,
+    quiet_gate: QuietGate = False,
     adapter: Adapter = "auto",
     cdp: Cdp = None,
     port: Port = 0,
@@ -54,10 +62,8 @@ def sweep(
     jspi: Jspi = None,
     precision: Precision = None,
     experimental: Experimental = False,
-    device: Annotated[
-        str | None, typer.Option(help="The machine's name in records.", envvar="ASSAY_DEVICE")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    device: Device = None,
+    as_json: AsJson = False,
 ) -> None:
     """Measure many models on the browser lanes; write a record and a card for each.
 
@@ -67,10 +73,8 @@ def sweep(
 
     Exit code: 0 all fine, 1 a run failed or gave wrong numbers, 2 a file or an option cannot be used.
     """
-    from assay.cli._output import err, print_json, progress
-    from assay.cli._output import out as stdout
-    from assay.report import run_table
-    from assay.run import RunResult, Settings
+    from assay.cli._output import err
+    from assay.run import Settings
     from assay.sweep import LANES, find_models
     from assay.sweep import sweep as run_sweep
 
@@ -101,30 +105,13 @@ def sweep(
         options=options,
         command=("assay", *sys.argv[1:]),
     )
+    total = len(models) * len(settings.lanes)
     try:
-        with progress() as bar:
-            task = bar.add_task("starting", total=len(models) * len(settings.lanes))
-
-            def done(result: RunResult) -> None:
-                bar.advance(task)
-                err.print(run_table.line(result), soft_wrap=True)
-
-            report = run_sweep(
-                models,
-                settings,
-                jobs=jobs,
-                notify=lambda text: bar.update(task, description=text),
-                done=done,
-            )
+        report = with_progress(
+            total, lambda notify, done: run_sweep(models, settings, jobs=jobs, notify=notify, done=done)
+        )
     except KeyboardInterrupt:
         err.print("interrupted; the same command goes on from here")
         raise typer.Exit(130) from None
-    for problem in report.errors:
-        err.print(f"[red]error:[/red] {problem}", soft_wrap=True)
-    for warning in report.warnings:
-        err.print(f"[yellow]warning:[/yellow] {warning}", soft_wrap=True)
-    if as_json:
-        print_json(run_table.document(report))
-    else:
-        run_table.show(report, out, stdout)
+    show(report, out, as_json=as_json)
     raise typer.Exit(report.exit_code)

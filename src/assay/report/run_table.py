@@ -49,8 +49,8 @@ def show(report: Report, out: Path, console: Console) -> None:
         console.print("[dim]~ unstable: values drift or spread, or the machine was busy; see the record[/dim]")
     if report.results:
         records = sorted({str(result.record.parent) for result in report.results})
-        console.print(f"records  {', '.join(records)}", soft_wrap=True, highlight=False)
-        console.print(f"cards    {out / 'cards'}", soft_wrap=True, highlight=False)
+        console.print(f"records  {', '.join(records)}", soft_wrap=True, markup=False)
+        console.print(f"cards    {out / 'cards'}", soft_wrap=True, markup=False)
 
 
 def _table(report: Report) -> Table:
