@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import sys
-import tempfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from wheels import fetch_wheels
+
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "lint"
 sys.path.insert(0, str(ROOT / "scripts"))
-
-#: Wheels that carry models, pinned by hash; they are unpacked, never installed.
-WHEELS = {
-    "pyopen-wakeword==1.1.0": "754347a59de2b3d378a0cbc404a8b41164036e74fa1c185f88056974e4bfb6b4",
-    "pymicro-wakeword==2.5.0": "3869f536402b1254e3be3549d3a462ecd6ed21ce2c3e77ec8eb501c3c700417c",
-    "basic-pitch==0.4.0": "738adb503aae7fdfc7d1e1511aa0ce35052315f260a19531ef4c356708425db0",
-}
 
 
 def real() -> dict[str, Path]:
@@ -33,39 +25,11 @@ def real() -> dict[str, Path]:
 
 
 def from_wheels() -> dict[str, Path]:
-    """Models of further wheels, fetched by pip once."""
+    """Models of further wheels."""
     models: dict[str, Path] = {}
-    for wheel, digest in WHEELS.items():
-        folder = CACHE / wheel.replace("==", "-")
-        if not folder.is_dir():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory() as temporary:
-                requirements = Path(temporary) / "requirements.txt"
-                requirements.write_text(f"{wheel} --hash=sha256:{digest}\n")
-                command = [
-                    sys.executable,
-                    "-m",
-                    "pip",
-                    "download",
-                    "-q",
-                    "--no-deps",
-                    "--require-hashes",
-                    "-d",
-                    temporary,
-                ]
-                command += ["--only-binary=:all:", "--platform=manylinux_2_35_x86_64", "-r", str(requirements)]
-                subprocess.run(command, check=True)
-                unpacked = Path(temporary) / "models"
-                unpacked.mkdir()
-                with zipfile.ZipFile(next(Path(temporary).glob("*.whl"))) as archive:
-                    for name in archive.namelist():
-                        if name.endswith(".tflite"):
-                            (unpacked / Path(name).name).write_bytes(archive.read(name))
-                folder.mkdir()
-                for path in unpacked.iterdir():
-                    (folder / path.name).write_bytes(path.read_bytes())
+    for wheel, paths in fetch_wheels().items():
         prefix = wheel.partition("==")[0].replace("-wakeword", "")
-        models |= {f"{prefix}/{path.stem}": path for path in sorted(folder.glob("*.tflite"))}
+        models |= {f"{prefix}/{path.stem}": path for path in paths}
     return models
 
 
@@ -200,6 +164,8 @@ def _convert(folder: Path) -> None:
     from torch import nn
     from torch.nn import functional as F
 
+    from assay.convert.quantize import quantize
+
     class Attention(nn.Module):
         def __init__(self, width: int = 32, heads: int = 4) -> None:
             super().__init__()
@@ -269,21 +235,5 @@ def _convert(folder: Path) -> None:
         torch.manual_seed(0)
         litert_torch.convert(module.eval(), (torch.randn(shape),)).export(str(folder / f"{name}.tflite"))
     for name in ("attention", "classifier"):
-        _halve(folder / f"{name}.tflite", folder / f"{name}_fp16.tflite")
-
-
-def _halve(source: Path, target: Path) -> None:
-    from ai_edge_quantizer import qtyping, quantizer
-
-    half = quantizer.Quantizer(str(source))
-    half.update_quantization_recipe(
-        regex=".*",
-        operation_name=qtyping.TFLOperationName.ALL_SUPPORTED,
-        op_config=qtyping.OpQuantizationConfig(
-            weight_tensor_config=qtyping.TensorQuantizationConfig(num_bits=16, dtype=qtyping.TensorDataType.FLOAT),
-            compute_precision=qtyping.ComputePrecision.FLOAT,
-            explicit_dequantize=True,
-        ),
-        algorithm_key=quantizer.AlgorithmName.FLOAT_CASTING,
-    )
-    half.quantize().export_model(str(target))
+        half = quantize((folder / f"{name}.tflite").read_bytes(), "fp16")
+        (folder / f"{name}_fp16.tflite").write_bytes(half)

