@@ -41,6 +41,11 @@ def test_ranks_are_those_of_the_tables():
     assert median_interval(range(1, 51)) == (18, 33)
 
 
+def test_many_values_have_an_interval_too():
+    # About 1.96 standard deviations, sqrt(n) / 2 each, beside the middle.
+    assert median_interval(range(1, 1_000_001)) == (499_020, 500_981)
+
+
 def test_the_interval_covers_the_true_median_as_often_as_it_says():
     draws = np.random.default_rng(7).lognormal(0.0, 0.5, size=(2000, 50))
     covered = 0

@@ -1,9 +1,11 @@
 """What a list of timings says: median, spread, a confidence interval, and whether it can be trusted."""
 
-import math
+import bisect
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from scipy.special import bdtr
 
 SPREAD_LIMIT = 0.05
 """Mean absolute deviation over the median, above which values spread."""
@@ -65,15 +67,11 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
     """
     count = len(values)
     tail = (1.0 - confidence) / 2.0
-    rank = -1
-    cumulative = 0.0
-    for k in range(count // 2):
-        cumulative += math.comb(count, k) * 0.5**count
-        if cumulative > tail:
-            break
-        rank = k
-    if rank < 0:
+    # How many ranks, from 0 on, lie in the tail: the distribution function rises with the rank.
+    below = bisect.bisect_right(range(count // 2), tail, key=lambda rank: float(bdtr(rank, count, 0.5)))
+    if below == 0:
         return None
+    rank = below - 1
     ordered = sorted(values)
     return ordered[rank], ordered[count - 1 - rank]
 
