@@ -100,14 +100,14 @@ def test_an_edit_that_no_stamp_shows_is_seen_while_the_file_is_new(
     # A file system that counts time in steps of two seconds: all writes within a step have one stamp.
     from assay.catalog import scan
 
-    real = scan._files  # pyright: ignore[reportPrivateUsage]
+    real = scan._folder  # pyright: ignore[reportPrivateUsage]
 
-    def coarse(*arguments: Any) -> list[str]:
-        lines = [line.split(" ", 4) for line in real(*arguments)]
-        stamps = [(size, int(time_ns) // RACY_NS * RACY_NS, name) for size, time_ns, _, _, name in lines]
-        return [f"{size} {stamp} {stamp} 0 {name}" for size, stamp, name in stamps]
+    def coarse(path: str, kind: Any, names: list[str], facts: list[int], problem: str | None) -> scan.Folder:
+        stamps = [facts[at : at + 2] for at in range(0, len(facts), 4)]
+        steps = [(size, time_ns // RACY_NS * RACY_NS) for size, time_ns in stamps]
+        return real(path, kind, names, [fact for size, step in steps for fact in (size, step, step, 0)], problem)
 
-    monkeypatch.setattr(scan, "_files", coarse)
+    monkeypatch.setattr(scan, "_folder", coarse)
     path = record(tmp_path, "a", latency_p50_ms=11.0)
     text = path.read_text()
     for value in ("11.0", "22.0", "33.0", "44.0"):

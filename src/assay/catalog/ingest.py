@@ -12,14 +12,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from assay.catalog.scan import Item, digest
-from assay.records.benchmark import BenchmarkFile
-from assay.records.card import Card
 from assay.records.document import DocumentError, parse, read_bytes
 from assay.records.rows import RunRow, browser_rows, card_rows, device_rows
 from assay.records.store import parse_browser_sweep, parse_device_runs
+
+if TYPE_CHECKING:
+    from assay.records.card import Card
 
 TABLES = ("files", "run_rows", "evidence_lines", "card_rows", "benchmark_rows")
 """Tables that files are loaded into; each has a `file_id` to take a file out again."""
@@ -121,10 +122,15 @@ def _rows(data: bytes, item: Item) -> Iterator[tuple[str, dict[str, Any]]]:
     elif item.kind == "sweep":
         yield from _runs(browser_rows(parse_browser_sweep(data, item.path), item.path))
     elif item.kind == "card":
+        # Models are made when their module loads, which takes longer than reading the record of one run.
+        from assay.records.card import Card
+
         card = parse(data, Card, item.path)
         yield "card_rows", _card_row(card, item.path)
         yield from _runs(card_rows(card))
     else:
+        from assay.records.benchmark import BenchmarkFile
+
         document = parse(data, BenchmarkFile, item.path)
         for record in document.results:
             value = record.to_value()

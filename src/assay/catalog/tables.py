@@ -93,7 +93,7 @@ def create_statements() -> list[str]:
     """The SQL that makes an empty database."""
     statements = [
         "CREATE TABLE state (name VARCHAR, value VARCHAR)",
-        "CREATE TABLE folders (path VARCHAR, fingerprint BLOB)",
+        "CREATE TABLE folders (path VARCHAR, fingerprint BLOB, problem VARCHAR)",
     ]
     for table, columns in COLUMNS.items():
         listed = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
@@ -110,7 +110,8 @@ def create_statements() -> list[str]:
         f"CREATE VIEW cells AS SELECT {runs} FROM run_rows WHERE newest",
         "CREATE VIEW cards AS SELECT * EXCLUDE (file_id) FROM card_rows",
         "CREATE VIEW benchmarks AS SELECT * EXCLUDE (file_id) FROM benchmark_rows",
-        "CREATE VIEW problems AS SELECT path, problem FROM files WHERE problem IS NOT NULL",
+        "CREATE VIEW problems AS SELECT path, problem FROM folders WHERE problem IS NOT NULL "
+        "UNION ALL SELECT path, problem FROM files WHERE problem IS NOT NULL",
         "CREATE VIEW evidence AS SELECT r.model_id, r.device, r.accelerator, r.date, r.status, e.number, e.line, "
         "e.record, e.position FROM evidence_lines e JOIN run_rows r ON r.file_id = e.file_id "
         "AND r.origin = e.origin AND r.record = e.record AND r.position = e.position WHERE r.live",

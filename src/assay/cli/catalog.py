@@ -20,14 +20,11 @@ def index(
 ) -> None:
     """Write index.json, INDEX.md (a table of all models) and llms.txt into DIR."""
     from assay.catalog.index import INDEX_JSON, write_index
-    from assay.cli._output import err
-    from assay.cli._reading import reading
-    from assay.report.tables import safe
+    from assay.cli._reading import name_unread, reading
 
     with reading() as progress:
         paths, problems = write_index(root, progress)
-    for problem in problems:
-        err.print(f"[yellow]not read:[/] {safe(problem, 1000)}", soft_wrap=True)
+    name_unread(problems, root)
     if as_json:
         print((root / INDEX_JSON).read_text(encoding="utf-8"), end="")
         return

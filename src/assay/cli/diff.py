@@ -40,15 +40,14 @@ def diff(
     """
     from assay.catalog.difference import Limits
     from assay.catalog.difference import diff as compare
-    from assay.cli._output import err, out, print_json
-    from assay.cli._reading import reading
-    from assay.report.tables import difference_tables, safe
+    from assay.cli._output import out, print_json
+    from assay.cli._reading import name_unread, reading
+    from assay.report.tables import difference_tables
 
     limits = Limits(threshold, unknown_over, across_files, fail_on_lost)
     with reading() as progress:
         result = compare(a, b, root=root, limits=limits, progress=progress)
-    for problem in result.problems:
-        err.print(f"[yellow]not read:[/] {safe(problem, 1000)}", soft_wrap=True)
+    name_unread(result.problems, root)
     if as_json:
         print_json(result.to_value())
     else:

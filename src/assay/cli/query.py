@@ -38,8 +38,7 @@ def query(
     if sql is None:
         raise AssayError("what to ask?", fix='assay query --list, or assay query "SELECT ... FROM cells"')
     from assay.catalog.database import open_catalog
-    from assay.cli._output import err
-    from assay.cli._reading import reading
+    from assay.cli._reading import name_unread, reading
 
     with reading() as progress, open_catalog(root, rebuild=rebuild, progress=progress) as catalog:
         if any(c.isspace() for c in sql.strip()):
@@ -49,8 +48,7 @@ def query(
 
             table = run_ready(catalog, sql.strip(), since)
         problems = catalog.problems()
-    for problem in problems:
-        err.print(f"not read: {problem}", markup=False, soft_wrap=True)
+    name_unread(problems, root)
     _print_table(table.columns, table.rows, as_json, as_csv)
 
 

@@ -39,14 +39,13 @@ def stale(
     from assay.catalog.database import open_catalog
     from assay.catalog.staleness import stale as find
     from assay.cli._output import err, out, print_json
-    from assay.cli._reading import reading
-    from assay.report.tables import safe, stale_table
+    from assay.cli._reading import name_unread, reading
+    from assay.report.tables import stale_table
 
     with reading() as progress, open_catalog(root, progress=progress) as catalog:
         cells = find(catalog, _known(known or []))
         problems = catalog.problems()
-    for problem in problems:
-        err.print(f"[yellow]not read:[/] {safe(problem, 1000)}", soft_wrap=True)
+    name_unread(problems, root)
     if as_json:
         print_json([dataclasses.asdict(cell) for cell in cells])
     elif cells:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.records import versions
-from assay.records.card import Card
 from assay.records.record import (
     BrowserEntry,
     BrowserSweepFile,
@@ -18,6 +17,9 @@ from assay.records.record import (
     PlainSweepFile,
 )
 from assay.records.runs import BrowserRun, DeviceRun
+
+if TYPE_CHECKING:
+    from assay.records.card import Card
 
 STATUSES = ("failed", "wrong", "partial", "runs", "match")
 """What a run says in one word, worst first: it failed; outputs are wrong; the accelerator left a part to the
