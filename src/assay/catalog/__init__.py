@@ -1,6 +1,8 @@
 """Records on disk made useful: cards, an index, queries, differences between versions. Names load on first use."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from assay.lazy import lazy
 
 if TYPE_CHECKING:
     from assay.catalog.cards import add_pitfall as add_pitfall
@@ -12,21 +14,15 @@ if TYPE_CHECKING:
     from assay.catalog.ready import run_ready as run_ready
     from assay.catalog.staleness import stale as stale
 
-_HOME_OF = {
-    "add_pitfall": "cards",
-    "build_card": "cards",
-    "check_card": "check",
-    "diff": "difference",
-    "open_catalog": "database",
-    "run_ready": "ready",
-    "stale": "staleness",
-    "write_index": "index",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "cards": ("add_pitfall", "build_card"),
+        "check": ("check_card",),
+        "database": ("open_catalog",),
+        "difference": ("diff",),
+        "index": ("write_index",),
+        "ready": ("run_ready",),
+        "staleness": ("stale",),
+    },
+)

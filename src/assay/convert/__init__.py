@@ -10,7 +10,9 @@
 PyTorch and the converter come with the `convert` extra and are imported only when something is converted.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from assay.lazy import lazy
 
 if TYPE_CHECKING:
     from assay.convert.pipeline import Conversion, convert
@@ -18,25 +20,15 @@ if TYPE_CHECKING:
     from assay.convert.sam2.segment import Segmenter
     from assay.convert.verify import ConversionDiffers
 
-_HOMES = {
-    "Conversion": "pipeline",
-    "ConversionDiffers": "verify",
-    "ModelFacts": "recipe",
-    "Plan": "recipe",
-    "Recipe": "recipe",
-    "Request": "recipe",
-    "Segmenter": "sam2.segment",
-    "convert": "pipeline",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "pipeline": ("Conversion", "convert"),
+        "recipe": ("ModelFacts", "Plan", "Recipe", "Request"),
+        "sam2.segment": ("Segmenter",),
+        "verify": ("ConversionDiffers",),
+    },
+)
 
 __all__ = [
     "Conversion",

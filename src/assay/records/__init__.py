@@ -3,7 +3,9 @@
 The names below are loaded on first use: a lane's child process needs `records.failure` alone and starts fast.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from assay.lazy import lazy
 
 if TYPE_CHECKING:
     from assay.records.benchmark import BenchmarkFile as BenchmarkFile
@@ -43,46 +45,48 @@ if TYPE_CHECKING:
     from assay.records.store import read_browser_sweep as read_browser_sweep
     from assay.records.store import read_device_runs as read_device_runs
 
-_HOMES = {
-    "benchmark": ("BenchmarkFile", "BenchmarkRecord"),
-    "canonical": ("dumps",),
-    "card": (
-        "Artifact",
-        "BrowserBlock",
-        "Card",
-        "Conversion",
-        "Delegation",
-        "DeviceBlock",
-        "DeviceCell",
-        "ModelInfo",
-        "Pitfall",
-        "PitfallFile",
-    ),
-    "document": ("Document", "DocumentError", "parse", "read"),
-    "failure": ("FailureClass",),
-    "record": (
-        "BrowserEntry",
-        "BrowserSweepFile",
-        "DeviceEntry",
-        "DeviceRunFile",
-        "PlainDeviceRunFile",
-        "PlainSweepFile",
-    ),
-    "runs": ("BrowserEnv", "BrowserRun", "DeviceRun", "RecordArtifact", "RefusedOp", "RunEnv", "WebGpuAdapter"),
-    "store": (
-        "UnsavedRunError",
-        "append_browser_run",
-        "append_device_run",
-        "read_browser_sweep",
-        "read_device_runs",
-    ),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "benchmark": ("BenchmarkFile", "BenchmarkRecord"),
+        "canonical": ("dumps",),
+        "card": (
+            "Artifact",
+            "BrowserBlock",
+            "Card",
+            "Conversion",
+            "Delegation",
+            "DeviceBlock",
+            "DeviceCell",
+            "ModelInfo",
+            "Pitfall",
+            "PitfallFile",
+        ),
+        "document": ("Document", "DocumentError", "parse", "read"),
+        "failure": ("FailureClass",),
+        "record": (
+            "BrowserEntry",
+            "BrowserSweepFile",
+            "DeviceEntry",
+            "DeviceRunFile",
+            "PlainDeviceRunFile",
+            "PlainSweepFile",
+        ),
+        "runs": (
+            "BrowserEnv",
+            "BrowserRun",
+            "DeviceRun",
+            "RecordArtifact",
+            "RefusedOp",
+            "RunEnv",
+            "WebGpuAdapter",
+        ),
+        "store": (
+            "UnsavedRunError",
+            "append_browser_run",
+            "append_device_run",
+            "read_browser_sweep",
+            "read_device_runs",
+        ),
+    },
+)
