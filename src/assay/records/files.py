@@ -1,6 +1,7 @@
 """Files that are whole or not there: atomic writes for everything the tool leaves behind."""
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterable
@@ -11,7 +12,8 @@ def write_atomic(path: Path, data: str | bytes | Iterable[bytes | memoryview]) -
     """Write a file so that a reader sees the old one or the new one, never a part.
 
     The data goes to a temporary file in the same folder, is flushed to the disk, and takes `path`'s place
-    in one step. Missing folders are made. A failure (full disk, Ctrl-C) leaves the old file as it was.
+    in one step, which is flushed too: a power cut after the return loses nothing. Missing folders are made. A
+    failure (full disk, Ctrl-C) leaves the old file as it was.
 
     Args:
         path: The file to write.
@@ -20,7 +22,7 @@ def write_atomic(path: Path, data: str | bytes | Iterable[bytes | memoryview]) -
     Raises:
         OSError: The folder cannot be written to, or the disk is full.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    changed = [path.parent, *_make(path.parent)]
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", suffix=".part", dir=path.parent)
     partial = Path(name)
     try:
@@ -39,3 +41,28 @@ def write_atomic(path: Path, data: str | bytes | Iterable[bytes | memoryview]) -
         with contextlib.suppress(OSError):
             partial.unlink()
         raise
+    for folder in changed:
+        _flush_entries(folder)
+
+
+def _make(folder: Path) -> list[Path]:
+    """Make a folder and those above it; the folders that have a new one in them, the innermost first."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return [place.parent for place in missing]
+
+
+def _flush_entries(folder: Path) -> None:
+    """Flush to the disk which files a folder holds, where the system can do so for a folder."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        # Windows opens no folders; elsewhere this is one that may be written to and not be listed.
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
