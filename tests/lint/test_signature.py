@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.graph import GraphBuilder, read, write
-from assay.graph.lint.signature import Signature, folded_halves, signature_of
+from assay.graph.lint.signature import Signature, signature_of
 from assay.graph.lint.traits import pattern
 
 
 def signature(graph: GraphBuilder, node: int = -1) -> Signature:
     model = graph.model
     subgraph = model.subgraphs[0]
-    return signature_of(model, subgraph, subgraph.nodes[node], folded_halves(model, subgraph))
+    return signature_of(model, subgraph, subgraph.nodes[node])
 
 
 def conv(
@@ -56,7 +56,7 @@ def test_the_signature_of_a_built_graph_is_that_of_its_file():
     graph = conv(half=True)
     model = read(write(graph.model))
     subgraph = model.subgraphs[0]
-    again = signature_of(model, subgraph, subgraph.nodes[-1], folded_halves(model, subgraph))
+    again = signature_of(model, subgraph, subgraph.nodes[-1])
     assert again == signature(graph)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay.graph.flatbuffer import Corrupt
-from assay.graph.model import Model, Node, Subgraph, Tensor
+import numpy as np
 
-#: No runtime has a kernel for more dimensions than 8; this leaves room for what a file may still describe.
-MAX_RANK = 64
+from assay.graph.columns import Array, Positions, Ragged
+from assay.graph.flatbuffer import Corrupt
+from assay.graph.model import Model
+from assay.graph.outline import Outline, elements
+
 MAX_ELEMENTS_OF_TENSOR = 1 << 48
 MAX_SUBGRAPHS = 1 << 14
+#: No runtime has a kernel for more dimensions than 8; this leaves room for what a file may still describe.
+MAX_RANK = 64
 #: Subgraphs that one node may name.
 MAX_CALLS = 256
 
@@ -43,103 +47,129 @@ def check(model: Model) -> None:
         raise Corrupt("it has no subgraph")
     if len(model.subgraphs) > MAX_SUBGRAPHS:
         raise Corrupt(f"it has {len(model.subgraphs):,} subgraphs")
-    for subgraph in model.subgraphs:
-        where = f"subgraph {subgraph.index}: " if len(model.subgraphs) > 1 else ""
-        for tensor in subgraph.tensors:
-            _check_tensor(tensor, where)
-        _check_indices("inputs", subgraph.inputs, len(subgraph.tensors), where, allow_absent=False)
-        _check_indices("outputs", subgraph.outputs, len(subgraph.tensors), where, allow_absent=False)
-        _check_nodes(subgraph, where)
-    _check_calls(model)
+    outlines = [model.outline(subgraph) for subgraph in model.subgraphs]
+    for index, outline in enumerate(outlines):
+        where = f"subgraph {index}: " if len(outlines) > 1 else ""
+        _check_tensors(outline, where)
+        for what, indices in (("inputs", outline.inputs), ("outputs", outline.outputs)):
+            _check_indices(what, Ragged.of([indices]).flat, len(outline.dtypes), where)
+        _check_nodes(outline, where)
+    _check_calls(outlines)
 
 
-def called_subgraphs(node: Node) -> list[int]:
+def called_subgraphs(options: Mapping[str, Any], label: str = "a node") -> list[int]:
     """Indices of the subgraphs that a node's options name.
+
+    Args:
+        options: The options.
+        label: The node, for messages.
 
     Raises:
         Corrupt: It names absurdly many.
     """
-    if not node.options or not CALLS.intersection(node.options):
+    if not options or not CALLS.intersection(options):
         return []
     called: list[int] = []
-    for name in sorted(CALLS.intersection(node.options)):
-        value: Any = node.options[name]
+    for name in sorted(CALLS.intersection(options)):
+        value: Any = options[name]
         if isinstance(value, int):
             value = (value,)
         if value is not None and len(value) > MAX_CALLS:
-            raise Corrupt(f"node {node.index} ({node.op}) runs {len(value):,} subgraphs")
+            raise Corrupt(f"{label} runs {len(value):,} subgraphs")
         # -1 (and an absent vector) stands for "none".
         called += value or ()
     return [index for index in called if index != -1]
 
 
-def _check_tensor(tensor: Tensor, where: str) -> None:
-    elements = 1
-    for dimension in tensor.shape:
-        if dimension < 0:
-            raise Corrupt(f"{where}tensor {tensor.index} has the shape {list(tensor.shape)}")
-        elements *= dimension
-    if elements > MAX_ELEMENTS_OF_TENSOR:
-        raise Corrupt(f"{where}tensor {tensor.index} claims {elements:.1e} elements, {list(tensor.shape)}")
-    signature = tensor.shape_signature
-    if signature is not None and (len(signature) != len(tensor.shape) or min(signature) < -1):
+def _first(bad: Array) -> int | None:
+    """Position of the first true flag."""
+    return int(bad.argmax()) if bad.any() else None
+
+
+def _check_tensors(outline: Outline, where: str) -> None:
+    shapes, signatures = outline.shapes, outline.signatures
+    ranks = shapes.lengths
+    for lengths in (ranks, signatures.lengths):
+        if (index := _first(lengths > MAX_RANK)) is not None:
+            raise Corrupt(f"{where}tensor {index} has {lengths[index]:,} dimensions")
+    if (place := _first(shapes.flat < 0)) is not None:
+        index = int(shapes.owners()[place])
+        raise Corrupt(f"{where}tensor {index} has the shape {list(outline.shape[index])}")
+    # Sums of logarithms cannot overflow; what comes near the limit is counted exactly.
+    bits = np.log2(np.maximum(shapes.flat, 1))
+    sums = np.concatenate([[0.0], np.cumsum(bits)])[shapes.starts]
+    for index in np.flatnonzero(np.diff(sums) > 47).tolist():
+        if (count := elements(outline.shape[index])) > MAX_ELEMENTS_OF_TENSOR:
+            raise Corrupt(f"{where}tensor {index} claims {count:.1e} elements, {list(outline.shape[index])}")
+    there = signatures.lengths > 0
+    bad = there & (signatures.lengths != ranks)
+    bad[signatures.owners()[signatures.flat < -1]] = True
+    if (index := _first(bad)) is not None:
         raise Corrupt(
-            f"{where}tensor {tensor.index} has the shape {list(tensor.shape)} "
-            f"and the shape signature {list(signature)}"
+            f"{where}tensor {index} has the shape {list(outline.shape[index])} "
+            f"and the shape signature {list(signatures.tuples()[index])}"
         )
 
 
-def _check_indices(what: str, indices: Iterable[int], count: int, where: str, *, allow_absent: bool) -> None:
-    lowest = -1 if allow_absent else 0
-    for index in indices:
-        if not lowest <= index < count:
-            raise Corrupt(f"{where}{what} has tensor {index} of {count}")
+def _check_indices(what: str, indices: Array, count: int, where: str) -> None:
+    if (place := _first((indices < 0) | (indices >= count))) is not None:
+        raise Corrupt(f"{where}{what} has tensor {int(indices[place])} of {count}")
 
 
-def _check_nodes(subgraph: Subgraph, where: str) -> None:
+def _check_nodes(outline: Outline, where: str) -> None:
     """Indices in range, and every value computed once, before it is read."""
-    tensors = subgraph.tensors
-    count = len(tensors)
-    written = bytearray(count)
-    produced = bytearray(count)
-    for node in subgraph.nodes:
-        for tensor in node.outputs:
-            if 0 <= tensor < count:
-                produced[tensor] = 1
-    for index in subgraph.inputs:
-        written[index] = 1
-        if produced[index]:
-            raise Corrupt(f"{where}tensor {index} is an input of the graph and is computed by a node")
-    for node in subgraph.nodes:
-        label = f"{where}node {node.index} ({node.op}) "
-        for tensor in node.inputs:
-            if not -1 <= tensor < count:
-                raise Corrupt(f"{label}reads tensor {tensor} of {count}")
-            if tensor >= 0 and produced[tensor] and not written[tensor] and not tensors[tensor].is_variable:
-                raise Corrupt(f"{label}reads tensor {tensor} before it is computed")
-        _check_indices(f"{label}intermediates", node.intermediates or (), count, "", allow_absent=True)
-        for tensor in node.outputs:
-            if not -1 <= tensor < count:
-                raise Corrupt(f"{label}writes tensor {tensor} of {count}")
-            if tensor < 0:
-                continue
-            if tensors[tensor].is_constant:
-                raise Corrupt(f"{label}writes tensor {tensor}, which is a constant")
-            if written[tensor] and not tensors[tensor].is_variable:
-                raise Corrupt(f"{label}writes tensor {tensor} a second time")
-            written[tensor] = 1
+    count = len(outline.dtypes)
+
+    def label(node: int) -> str:
+        return f"{where}node {node} ({outline.op[node]})"
+
+    for lists, what in (
+        (outline.reads, "reads"),
+        (outline.writes, "writes"),
+        (outline.intermediates, "intermediates has"),
+    ):
+        if (place := _first((lists.flat < -1) | (lists.flat >= count))) is not None:
+            raise Corrupt(f"{label(int(lists.owners()[place]))} {what} tensor {int(lists.flat[place])} of {count}")
+    written, writers = outline.writes.flat, outline.writes.owners()
+    writers, written = writers[written >= 0], written[written >= 0]
+    if (place := _first(outline.constant[written])) is not None:
+        raise Corrupt(f"{label(int(writers[place]))} writes tensor {int(written[place])}, which is a constant")
+    given = np.zeros(count, bool)
+    given[outline.inputs] = True
+    if (place := _first(given[written])) is not None:
+        raise Corrupt(f"{where}tensor {int(written[place])} is an input of the graph and is computed by a node")
+    # The node that computes a tensor first: assigned last, since the first assignment counts.
+    producer: Positions = np.full(count, -1, np.int64)
+    producer[written[::-1]] = writers[::-1]
+    times = np.bincount(written, minlength=count)
+    again = (times[written] > 1) & ~outline.variable[written]
+    if again.any():
+        seen: set[int] = set()
+        for tensor, node in zip(written[again].tolist(), writers[again].tolist(), strict=True):
+            if tensor in seen:
+                raise Corrupt(f"{label(node)} writes tensor {tensor} a second time")
+            seen.add(tensor)
+    reads, readers = outline.reads.flat, outline.reads.owners()
+    readers, reads = readers[reads >= 0], reads[reads >= 0]
+    early = (producer[reads] >= readers) & ~outline.variable[reads]
+    if (place := _first(early)) is not None:
+        raise Corrupt(f"{label(int(readers[place]))} reads tensor {int(reads[place])} before it is computed")
 
 
-def _check_calls(model: Model) -> None:
+def _check_calls(outlines: Sequence[Outline]) -> None:
     """Subgraphs that nodes run exist and do not run themselves, however indirectly."""
-    count = len(model.subgraphs)
+    count = len(outlines)
     calls: list[list[int]] = []
-    for subgraph in model.subgraphs:
+    for outline in outlines:
         called: set[int] = set()
-        for node in subgraph.nodes:
-            for index in called_subgraphs(node):
+        for position, options in enumerate(outline.options):
+            if not CALLS.intersection(options):
+                continue
+            node = outline.option_ids.index(position)
+            label = f"node {node} ({outline.op[node]})"
+            for index in called_subgraphs(options, label):
                 if not 0 <= index < count:
-                    raise Corrupt(f"node {node.index} ({node.op}) runs subgraph {index} of {count}")
+                    raise Corrupt(f"{label} runs subgraph {index} of {count}")
                 called.add(index)
         calls.append(sorted(called))
     # Depth first with our own stack: a hostile chain of calls may be longer than Python's.

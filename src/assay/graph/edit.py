@@ -94,7 +94,7 @@ def tap(model: Model, tensors: Sequence[int], subgraph: int = 0) -> Model:
     Raises:
         GraphError: There is no such tensor, it is a constant or holds a handle, or a node runs the subgraph.
     """
-    if any(subgraph in called_subgraphs(node) for _, node in model.nodes()):
+    if any(subgraph in called_subgraphs(node.options) for _, node in model.nodes()):
         raise GraphError(f"subgraph {subgraph} is run by a node, so it cannot have more outputs")
     copy = model.copy()
     builder = GraphBuilder(copy, subgraph)
@@ -199,7 +199,7 @@ def _reached(model: Model, main: Subgraph) -> list[int]:
     todo = [main]
     while todo:
         for node in todo.pop().nodes:
-            for index in called_subgraphs(node):
+            for index in called_subgraphs(node.options):
                 if index not in order:
                     order[index] = None
                     todo.append(model.subgraphs[index])

@@ -243,7 +243,7 @@ def _recurrent_macs(node: Node, tensors: list[Tensor]) -> int:
 
 def _macs(model: Model) -> list[tuple[int | None, list[str]]]:
     """For each subgraph its multiply-accumulates, and the ops that make them unknown."""
-    calls = [sorted({c for node in s.nodes for c in called_subgraphs(node)}) for s in model.subgraphs]
+    calls = [sorted({c for node in s.nodes for c in called_subgraphs(node.options)}) for s in model.subgraphs]
     done: dict[int, tuple[int | None, list[str]]] = {}
     for start in range(len(calls)):
         todo = [start]
@@ -260,7 +260,10 @@ def _macs(model: Model) -> list[tuple[int | None, list[str]]]:
 def _own_macs(subgraph: Subgraph, called: dict[int, tuple[int | None, list[str]]]) -> tuple[int | None, list[str]]:
     total, unknown = 0, set[str]()
     for node in subgraph.nodes:
-        parts = [node_macs(node, subgraph.tensors), *(called[index][0] for index in called_subgraphs(node))]
+        parts = [
+            node_macs(node, subgraph.tensors),
+            *(called[index][0] for index in called_subgraphs(node.options)),
+        ]
         known = [part for part in parts if part is not None]
         total += sum(known)
         if len(known) < len(parts):

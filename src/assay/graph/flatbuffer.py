@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import lru_cache
+from operator import add, itemgetter
 from typing import Any, Final, overload
 
 from assay.graph.schema import ENUM_NAMES, TABLES, UNIONS, Field
@@ -21,8 +22,9 @@ MAX_TABLES: Final = 1 << 19
 MAX_ELEMENTS: Final = 1 << 23
 #: Slots of one vtable; the schema's largest table has 14.
 MAX_SLOTS: Final = 256
-#: Layouts that are kept for reuse. Builders share vtables, so that real files have some dozens.
+#: Layouts that are kept for reuse, of one file and of all together. Real files have some dozens.
 MAX_PLANS: Final = 1 << 12
+MAX_LAYOUTS: Final = 1 << 12
 #: Longer vectors than this are decoded when they are asked for.
 EAGER: Final = 256
 #: Bytes of one string, and of all strings and options.
@@ -30,9 +32,13 @@ MAX_STRING: Final = 1 << 20
 MAX_STRINGS: Final = 1 << 26
 
 _WIDTHS: Final = {code: struct.calcsize(f"<{code}") for code in "?bBhHiIqQfd"}
+_SHORT: Final = {code: [struct.Struct(f"<{length}{code}").unpack_from for length in range(9)] for code in _WIDTHS}
 _U32: Final = struct.Struct("<I").unpack_from
 _I32: Final = struct.Struct("<i").unpack_from
-_VTABLE: Final = struct.Struct("<HH").unpack_from
+_U16: Final = struct.Struct("<H").unpack_from
+
+
+PAST_THE_END: Final = "a part of it would lie past the end: the file is cut short or damaged"
 
 
 class Corrupt(Exception):
@@ -79,20 +85,76 @@ class Numbers(Sequence[Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """How one kind of table is laid out under one vtable: worked out once, used for every table that has it.
+class Layout:
+    """How one kind of table is laid out under one vtable.
 
     Attributes:
+        offsets: The offset in the table of each slot of the schema, 0 where absent.
+        size: Bytes of a table.
         unpack: Reads all fields that are present, in the order in which they lie.
         defaults: The defaults of all slots, and two spare values.
         pick: From what `unpack` gave followed by the defaults to all slots in order, and the spare values.
+        references: Slot and offset of fields that refer to something; of a union, the slot before holds the type.
+        unknown: Slots that are present and that the schema does not know.
+    """
+
+    offsets: tuple[int, ...]
+    size: int
+    unpack: Callable[[memoryview, int], tuple[Any, ...]]
+    defaults: tuple[Any, ...]
+    pick: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    references: tuple[tuple[int, int], ...]
+    unknown: tuple[int, ...]
+
+
+# Builders write few different vtables: the same ones are in file after file.
+@lru_cache(MAX_LAYOUTS)
+def _layout(name: str, fields: tuple[Field, ...], vtable: bytes) -> Layout:
+    """The layout that a vtable (without its own size) gives to a kind of table.
+
+    Raises:
+        Corrupt: Fields overlap or lie outside of the table.
+    """
+    table_size, *offsets = struct.unpack(f"<{len(vtable) // 2}H", vtable)
+    if table_size < 4:
+        raise Corrupt(f"the vtable of a {name} table is not one")
+    known = tuple(
+        offset if field.name else 0 for offset, field in zip((*offsets, *[0] * len(fields)), fields, strict=False)
+    )
+    present = sorted((offset, slot) for slot, offset in enumerate(known) if offset)
+    layout, end = "<", 0
+    for offset, slot in present:
+        code = fields[slot].kind if fields[slot].kind in _WIDTHS else "I"
+        if offset < max(4, end) or offset + _WIDTHS[code] > table_size:
+            raise Corrupt(f"field {fields[slot].name} of a {name} table lies outside of the table")
+        layout += f"{offset - end}x{code}"
+        end = offset + _WIDTHS[code]
+    places = {slot: place for place, (_, slot) in enumerate(present)}
+    picked = [places.get(slot, len(present) + slot) for slot in range(len(fields))]
+    spare = len(present) + len(fields)
+    return Layout(
+        offsets=known,
+        size=table_size,
+        unpack=struct.Struct(layout).unpack_from,
+        defaults=(*(field.default for field in fields), None, None),
+        # The spare values: with fewer than two items, itemgetter would not give a tuple.
+        pick=itemgetter(*picked, spare, spare + 1),
+        references=tuple((slot, offset) for offset, slot in present if fields[slot].kind not in _WIDTHS),
+        unknown=tuple(slot for slot, offset in enumerate(offsets) if offset and slot >= len(fields)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How tables of one kind and one vtable are read: worked out once, used for every table that has it.
+
+    Attributes:
+        layout: Where their fields are.
         references: Slot, offset in the table, and what reads the value there.
         unions: The same for unions; the slot before holds the type.
     """
 
-    unpack: Callable[[memoryview, int], tuple[Any, ...]]
-    defaults: tuple[Any, ...]
-    pick: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    layout: Layout
     references: list[tuple[int, int, Callable[[int], Any]]]
     unions: list[tuple[int, int, str]]
 
@@ -106,27 +168,29 @@ class Decoder:
         data: The whole file (or the part of it that is the model).
         tables: Another schema's tables.
         unions: Another schema's unions.
-        rows: Tables that are given as the values of their slots in order (and spare ones) instead of as a dict.
+        apart: Tables whose vectors are given as a list of positions, for `graph.columns` to decode.
 
     Attributes:
+        data: The whole file.
         unknown: Fields that the file has and this schema does not know, as `Table.slot`.
     """
 
     def __init__(
         self,
         data: memoryview,
-        tables: Mapping[str, Sequence[Field]] = TABLES,
+        tables: Mapping[str, tuple[Field, ...]] = TABLES,
         unions: Mapping[str, Sequence[str]] = UNIONS,
-        rows: frozenset[str] = frozenset(),
+        apart: frozenset[str] = frozenset(),
     ):
+        self.data: Final = data
         self.unknown: set[str] = set()
         self._data = data
         self._end = len(data)
         self._schema = tables
         self._unions = unions
-        self._rows = rows
+        self._apart = apart
         self._readers: dict[str, Callable[[int], Any]] = {}
-        self._plan_count = 0
+        self._plans: dict[tuple[str, int], _Plan] = {}
         self._tables = MAX_TABLES
         self._elements = MAX_ELEMENTS
         self._strings = MAX_STRINGS
@@ -137,18 +201,30 @@ class Decoder:
         Returns:
             Field name -> value; absent scalars have their default, other absent fields are None. Enums are
             names (or the number, if it has none), strings `str`, weights `memoryview`, options `bytes`, tables
-            `dict` (or `rows`), vectors `tuple` or `list`, long ones `Numbers`. A union's type stays the number
-            that it is in the file.
+            `dict`, vectors `tuple` or `list`, long ones `Numbers`. A union's type stays the number that it is
+            in the file.
 
         Raises:
             Corrupt: The bytes do not hold such a table, or too much.
         """
         if self._end < 8:
             raise Corrupt(f"the file has only {self._end} bytes")
+        return self.value(f":{name}", 0)
+
+    def value(self, kind: str, reference: int) -> Any:
+        """What a reference leads to.
+
+        Args:
+            kind: What is there, as in `schema.Field`.
+            reference: Position of the reference in the file.
+
+        Raises:
+            Corrupt: As in `root`.
+        """
         try:
-            return self._reader(f":{name}")(_U32(self._data, 0)[0])
+            return self._reader(kind)(reference + _U32(self._data, reference)[0])
         except struct.error:
-            raise Corrupt("a part of it would lie past the end: the file is cut short or damaged") from None
+            raise Corrupt(PAST_THE_END) from None
 
     def _reader(self, kind: str) -> Callable[[int], Any]:
         """What reads a value of a kind (as in `schema.Field`) at a position."""
@@ -169,16 +245,16 @@ class Decoder:
 
     def _string(self, position: int) -> str:
         length: int = _U32(self._data, position)[0]
-        self._strings -= length
-        if length > MAX_STRING or self._strings < 0:
+        if length > MAX_STRING:
             raise Corrupt(f"a string of {length:,} bytes")
+        self.count_bytes(length, "strings")
         end = position + 4 + length
         if end > self._end:
             raise Corrupt("a string runs past the end")
         return str(self._data[position + 4 : end], "utf-8", "backslashreplace")
 
     def spend(self, numbers: int) -> None:
-        """Count numbers that are about to be decoded from a long vector.
+        """Count numbers that are about to be decoded.
 
         Raises:
             Corrupt: Together with all before they are too many.
@@ -187,11 +263,30 @@ class Decoder:
         if self._elements < 0:
             raise Corrupt(f"more than {MAX_ELEMENTS:,} numbers")
 
-    def _copied_bytes(self, position: int) -> bytes:
-        data = self._bytes(position)
-        self._strings -= len(data)
+    def count_tables(self, count: int) -> None:
+        """Count tables that are about to be decoded.
+
+        Raises:
+            Corrupt: Together with all before they are too many.
+        """
+        self._tables -= count
+        if self._tables < 0:
+            raise Corrupt(f"more than {MAX_TABLES:,} tables")
+
+    def count_bytes(self, count: int, what: str) -> None:
+        """Count bytes of strings or options that may be copied.
+
+        Raises:
+            Corrupt: Together with all before they are too many.
+        """
+        self._strings -= count
         if self._strings < 0:
-            raise Corrupt(f"more than {MAX_STRINGS:,} bytes of options")
+            raise Corrupt(f"more than {MAX_STRINGS:,} bytes of {what}")
+
+    def copied_bytes(self, position: int) -> bytes:
+        """The bytes of a short vector, counted and copied."""
+        data = self._bytes(position)
+        self.count_bytes(len(data), "options")
         return bytes(data)
 
     def _bytes(self, position: int) -> memoryview:
@@ -201,8 +296,7 @@ class Decoder:
         return self._data[position + 4 : end]
 
     def _number_reader(self, code: str) -> Callable[[int], Sequence[Any]]:
-        data, width = self._data, _WIDTHS[code]
-        short = [struct.Struct(f"<{length}{code}").unpack_from for length in range(9)]
+        data, width, short = self._data, _WIDTHS[code], _SHORT[code]
 
         def read(position: int) -> Sequence[Any]:
             length: int = _U32(data, position)[0]
@@ -221,23 +315,23 @@ class Decoder:
 
     def _vector_reader(self, kind: str) -> Callable[[int], list[Any]]:
         data, read_one = self._data, self._reader(kind)
+        apart = kind[1:] in self._apart
 
         def read(position: int) -> list[Any]:
             length: int = _U32(data, position)[0]
             if length > self._tables:
                 raise Corrupt(f"more than {MAX_TABLES:,} tables")
-            if kind == "s":
-                self._tables -= length
             start = position + 4
             offsets = struct.unpack_from(f"<{length}I", data, start)
-            return [read_one(start + 4 * i + offset) for i, offset in enumerate(offsets)]
+            positions = list(map(add, offsets, range(start, start + 4 * length, 4)))
+            if apart or kind == "s":
+                self._tables -= length
+            return positions if apart else [read_one(one) for one in positions]
 
         return read
 
-    def _table_reader(self, name: str) -> Callable[[int], Any]:
+    def _table_reader(self, name: str) -> Callable[[int], dict[str, Any]]:
         data = self._data
-        plans: dict[int, _Plan] = {}
-        as_row = name in self._rows
         fields = self._schema[name]
         # Slots that the schema no longer uses have no name and are left out of dicts.
         names = [field.name for field in fields]
@@ -246,26 +340,17 @@ class Decoder:
         enums = [(field.name, ENUM_NAMES[field.enum or ""]) for field in named if field.kind in _WIDTHS]
         enum_vectors = [(field.name, ENUM_NAMES[field.enum or ""]) for field in named if field.kind[0] == "["]
 
-        def read(position: int) -> Any:
-            vtable = position - _I32(data, position)[0]
-            plan = plans.get(vtable)
-            if plan is None:
-                plan = self._plan(name, vtable)
-                if self._plan_count < MAX_PLANS:
-                    self._plan_count += 1
-                    plans[vtable] = plan
-            self._tables -= 1
-            if self._tables < 0:
-                raise Corrupt(f"more than {MAX_TABLES:,} tables")
-            values: Sequence[Any] = plan.pick(plan.unpack(data, position) + plan.defaults)
+        def read(position: int) -> dict[str, Any]:
+            plan = self._plan_of(name, position)
+            self.count_tables(1)
+            layout = plan.layout
+            values: Sequence[Any] = layout.pick(layout.unpack(data, position) + layout.defaults)
             if plan.references or plan.unions:
                 values = resolved = list(values)
                 for slot, offset, read_value in plan.references:
                     resolved[slot] = read_value(position + offset + resolved[slot])
                 for slot, offset, union in plan.unions:
                     resolved[slot] = self._union(union, resolved[slot - 1], position + offset + resolved[slot])
-            if as_row:
-                return values
             table = dict(zip(names, values, strict=False))
             if gone:
                 del table[""]
@@ -278,62 +363,71 @@ class Decoder:
 
         return read
 
+    def plain_size(self, name: str, vtable: int) -> int:
+        """Bytes of a table that refers to no other: of those with one vtable, equal bytes decode alike.
+
+        Returns:
+            The size; 0 for tables that refer to others.
+
+        Raises:
+            Corrupt: That is no vtable of such a table.
+        """
+        layout = self.layout(name, vtable)
+        return 0 if layout.references else layout.size
+
     def _union(self, union: str, number: int, position: int) -> Any:
+        name = self.union_member(union, number)
+        return None if name is None else self._reader(f":{name}")(position)
+
+    def union_member(self, union: str, number: int) -> str | None:
+        """The table that a union's type stands for; None for no table, or one that the schema does not know."""
         members = self._unions[union]
         if number == 0:
             return None
         if number >= len(members):
             self.unknown.add(f"{union}.{number}")
             return None
-        return self._reader(f":{members[number]}")(position)
+        return members[number]
 
-    def _plan(self, name: str, vtable: int) -> _Plan:
+    def _plan_of(self, name: str, position: int) -> _Plan:
+        vtable = position - _I32(self._data, position)[0]
+        plan = self._plans.get((name, vtable))
+        if plan is None:
+            plan = self._plan(name, vtable)
+            if len(self._plans) < MAX_PLANS:
+                self._plans[name, vtable] = plan
+        return plan
+
+    def layout(self, name: str, vtable: int) -> Layout:
+        """How a kind of table is laid out under a vtable.
+
+        Args:
+            name: The kind.
+            vtable: Position of the vtable.
+
+        Raises:
+            Corrupt: That is no vtable, or its fields overlap or lie outside of the table.
+        """
         if vtable < 0 or vtable + 4 > self._end:
             raise Corrupt(f"the vtable of a {name} table lies outside of the file")
-        vtable_size, table_size = _VTABLE(self._data, vtable)
-        sound = vtable_size >= 4 and vtable_size % 2 == 0 and table_size >= 4
-        if not sound or vtable_size > 4 + 2 * MAX_SLOTS or vtable + vtable_size > self._end:
+        size = _U16(self._data, vtable)[0]
+        if size < 4 or size % 2 or size > 4 + 2 * MAX_SLOTS or vtable + size > self._end:
             raise Corrupt(f"the vtable of a {name} table is not one")
+        layout = _layout(name, self._schema[name], bytes(self._data[vtable + 2 : vtable + size]))
+        self.unknown.update(f"{name}.{slot}" for slot in layout.unknown)
+        return layout
+
+    def _plan(self, name: str, vtable: int) -> _Plan:
         fields = self._schema[name]
-        offsets = struct.unpack_from(f"<{(vtable_size - 4) // 2}H", self._data, vtable + 4)
-        for slot, offset in enumerate(offsets[len(fields) :], start=len(fields)):
-            if offset:
-                self.unknown.add(f"{name}.{slot}")
-        present = sorted(
-            (offset, slot)
-            for slot, (offset, field) in enumerate(zip(offsets, fields, strict=False))
-            if offset and field.name
-        )
-        layout, end = "<", 0
-        for offset, slot in present:
-            code = fields[slot].kind if fields[slot].kind in _WIDTHS else "I"
-            if offset < max(4, end) or offset + _WIDTHS[code] > table_size:
-                raise Corrupt(f"field {fields[slot].name} of a {name} table lies outside of the table")
-            layout += f"{offset - end}x{code}"
-            end = offset + _WIDTHS[code]
-        places = {slot: place for place, (_, slot) in enumerate(present)}
-        picked = [places.get(slot, len(present) + slot) for slot in range(len(fields))]
-        spare = len(present) + len(fields)
+        layout = self.layout(name, vtable)
         # Weights stay in the file; options are small, and plain bytes are pleasant.
         copied = name not in {"Buffer", "Uint8Vector"}
-        references = [(slot, offset) for offset, slot in present if fields[slot].kind not in _WIDTHS]
-        return _Plan(
-            unpack=struct.Struct(layout).unpack_from,
-            defaults=(*(field.default for field in fields), None, None),
-            # The spare values: with fewer than two items, itemgetter would not give a tuple.
-            pick=itemgetter(*picked, spare, spare + 1),
-            references=[
-                (
-                    slot,
-                    offset,
-                    self._copied_bytes
-                    if copied and fields[slot].kind == "[B"
-                    else self._reader(fields[slot].kind),
-                )
-                for slot, offset in references
-                if fields[slot].kind[0] != "|"
-            ],
-            unions=[
-                (slot, offset, fields[slot].kind[1:]) for slot, offset in references if fields[slot].kind[0] == "|"
-            ],
-        )
+        plan = _Plan(layout, [], [])
+        for slot, offset in layout.references:
+            kind = fields[slot].kind
+            if kind[0] == "|":
+                plan.unions.append((slot, offset, kind[1:]))
+            else:
+                reader = self.copied_bytes if copied and kind == "[B" else self._reader(kind)
+                plan.references.append((slot, offset, reader))
+        return plan

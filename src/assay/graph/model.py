@@ -6,7 +6,7 @@ a position in the model's buffer list.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,33 @@ from assay.graph.schema import DTYPE_BITS
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from assay.graph.outline import Outline
+
+
+class _OnDemand:
+    """Attributes that are made when they are first asked for: a model that is only linted needs no objects."""
+
+    _makers: dict[str, Callable[[], Any]]
+
+    def make_later(self, **makers: Callable[[], Any]) -> None:
+        """Give up the values of attributes; each is made by its function when it is asked for."""
+        for name in makers:
+            del self.__dict__[name]
+        self._makers = makers
+
+    def untouched(self, *names: str) -> bool:
+        """True if none of these attributes was asked for, so that nobody can have changed them."""
+        return not any(name in self.__dict__ for name in names)
+
+    def __getattr__(self, name: str) -> Any:
+        # Called for what is not there.
+        maker = self.__dict__.get("_makers", {}).get(name)
+        if maker is None:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        value = maker()
+        setattr(self, name, value)
+        return value
 
 
 @dataclass(slots=True)
@@ -176,8 +203,8 @@ class Node:
         return f"{names(self.outputs)} = {self.op}({names(self.inputs)}){' {' + options + '}' if options else ''}"
 
 
-@dataclass(slots=True, repr=False)
-class Subgraph:
+@dataclass(repr=False)
+class Subgraph(_OnDemand):
     """Nodes in the order of execution, and the tensors that they pass on.
 
     Attributes:
@@ -197,6 +224,18 @@ class Subgraph:
     inputs: list[int]
     outputs: list[int]
     debug_metadata_index: int = -1
+
+    def keep_outline(self, outline: Outline) -> None:
+        """Remember an outline that holds as long as nobody asks for tensors or nodes."""
+        self.__dict__["_outline"] = outline
+
+    def outlined(self) -> Outline | None:
+        """Its outline as it was read from a file; None if it may have been changed since, or was built."""
+        outline: Outline | None = self.__dict__.get("_outline")
+        if outline is None or not self.untouched("tensors", "nodes"):
+            return None
+        outline.inputs, outline.outputs = self.inputs, self.outputs
+        return outline
 
     def producers(self) -> dict[int, int]:
         """Tensor index -> index of the node that computes it."""
@@ -284,8 +323,8 @@ class Metadata:
     buffer: int
 
 
-@dataclass(slots=True, repr=False)
-class Model:
+@dataclass(repr=False)
+class Model(_OnDemand):
     """A whole model. See `assay.graph.read`.
 
     Attributes:
@@ -339,6 +378,17 @@ class Model:
     def constant_bytes(self, tensor: Tensor) -> memoryview | bytes:
         """The raw bytes of a constant tensor, empty if it is none."""
         return self.buffers[tensor.buffer].data if tensor.is_constant else b""
+
+    def outline(self, subgraph: Subgraph) -> Outline:
+        """The structure of one of its subgraphs, in arrays.
+
+        Raises:
+            Corrupt: The subgraph was built with absurd numbers.
+        """
+        from assay.graph.outline import Outline
+
+        found = subgraph.outlined() if self.untouched("buffers") else None
+        return found or Outline.of(self, subgraph)
 
     def signature(self, key: str | None = None) -> Signature:
         """The signature with a key; without one, the first.

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import mmap
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from assay.graph import associated
-from assay.graph.check import MAX_RANK, check
+from assay.graph.check import check
+from assay.graph.columns import Rows
 from assay.graph.errors import GraphError
 from assay.graph.flatbuffer import Corrupt, Decoder
 from assay.graph.model import (
@@ -24,12 +28,13 @@ from assay.graph.model import (
     Subgraph,
     Tensor,
 )
+from assay.graph.outline import Outline
 from assay.graph.schema import DTYPES, ENUMS, UNIONS, op_name
 
 _CUSTOM = ENUMS["BuiltinOperator"]["CUSTOM"]
 _NONE: tuple[Any, ...] = ()
 #: The tables that a large model has by the thousand.
-_ROWS = frozenset({"Buffer", "Operator", "QuantizationParameters", "Tensor"})
+_APART = frozenset({"Buffer", "Operator", "Tensor"})
 
 
 def read(source: Path | str | bytes | memoryview, *, path: Path | None = None) -> Model:
@@ -64,16 +69,27 @@ def read(source: Path | str | bytes | memoryview, *, path: Path | None = None) -
             fix="Read its models with assay.graph.read_all",
         )
     try:
-        model = _decode(data)
-        model.path = where
-        check(model)
-        if not model.signatures:
-            model.signatures = [default_signature(model.subgraphs[0])]
+        with collector_paused():
+            model = _decode(data)
+            model.path = where
+            check(model)
     except Corrupt as error:
         raise GraphError(
             f"{name} is not a valid .tflite model: {error}", fix="Fetch or convert the file again"
         ) from None
     return model
+
+
+@contextmanager
+def collector_paused() -> Generator[None]:
+    """Hold back Python's garbage collector while thousands of objects are made and none is given up."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def map_file(path: Path) -> memoryview:
@@ -96,56 +112,76 @@ def map_file(path: Path) -> memoryview:
 def _decode(data: memoryview) -> Model:
     if bytes(data[4:8]) != b"TFL3":
         raise Corrupt("it has no TFL3 mark at byte 4")
-    decoder = Decoder(data, rows=_ROWS)
-    # Thousands of objects are made and none is given up: the collector would only look at them again and again.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return _model(decoder.root("Model"), decoder, data)
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _model(root: dict[str, Any], decoder: Decoder, data: memoryview) -> Model:
-    buffers, end = _buffers(root["buffers"] or _NONE, data)
+    decoder = Decoder(data, apart=_APART)
+    root = decoder.root("Model")
+    buffers = _Buffers(decoder, root["buffers"] or _NONE)
     codes = [_op_code(code) for code in root["operator_codes"] or _NONE]
     subgraphs = [
-        _subgraph(index, fields, codes, buffers, data, decoder)
+        _subgraph(index, fields, codes, buffers, decoder)
         for index, fields in enumerate(root["subgraphs"] or _NONE)
     ]
-    return Model(
+    model = Model(
         description=root["description"] or "",
         version=root["version"],
         subgraphs=subgraphs,
-        signatures=_signatures(root["signature_defs"] or _NONE, subgraphs),
-        buffers=buffers,
         metadata=_metadata(root, buffers),
         op_codes=codes,
         external_buffer_groups=root["external_buffer_groups"] or [],
         external_buffers=root["external_buffers"] or [],
         metadata_buffer=tuple(root["metadata_buffer"] or _NONE),
         unknown=tuple(sorted(decoder.unknown)),
-        trailing=associated.find(data, end),
+        trailing=associated.find(data, buffers.end),
         nbytes=len(data),
     )
+    _check_signatures(root["signature_defs"] or _NONE, subgraphs)
+    model.make_later(
+        buffers=buffers.objects, signatures=lambda: _signatures(root["signature_defs"] or _NONE, subgraphs)
+    )
+    return model
 
 
-def _buffers(rows: Sequence[Sequence[Any]], data: memoryview) -> tuple[list[Buffer], int]:
-    """The buffers, and where in the file the last external one ends."""
-    buffers: list[Buffer] = []
-    last = 0
-    for inside, offset, size, *_ in rows:
+class _Buffers:
+    """The buffers of a file.
+
+    Attributes:
+        sizes: Their sizes in bytes.
+        end: Where in the file the last external one ends.
+    """
+
+    def __init__(self, decoder: Decoder, positions: Sequence[int]) -> None:
+        self._data = decoder.data
+        rows = Rows(decoder, "Buffer", positions)
+        self._starts, self.sizes = rows.vectors("data")
+        offsets = rows.numbers("offset")
         # Offsets 0 and 1 mean that the data is in the flatbuffer.
-        if offset > 1:
-            end: int = offset + size
-            if end > len(data):
-                raise Corrupt(f"buffer {len(buffers)} claims bytes {offset:,} to {end:,}, past the end")
-            buffers.append(Buffer(data[offset:end], True))
-            last = max(last, end)
-        else:
-            buffers.append(Buffer(b"" if inside is None else inside))
-    return buffers, last
+        self._external = offsets > 1
+        self.end = 0
+        if self._external.any():
+            for index in np.flatnonzero(self._external).tolist():
+                # Python's numbers do not overflow.
+                start = int(offsets[index])
+                end = start + int(rows.numbers("size")[index])
+                if end > len(self._data):
+                    raise Corrupt(f"buffer {index} claims bytes {start:,} to {end:,}, past the end")
+                self.end = max(self.end, end)
+            self._starts = np.where(self._external, offsets, self._starts).astype(np.int64)
+            self.sizes = np.where(self._external, rows.numbers("size"), self.sizes).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def bytes_of(self, index: int) -> memoryview:
+        """The bytes of one buffer."""
+        start = int(self._starts[index])
+        return self._data[start : start + int(self.sizes[index])]
+
+    def objects(self) -> list[Buffer]:
+        """All buffers."""
+        data, ends = self._data, (self._starts + self.sizes).tolist()
+        return [
+            Buffer(data[start:end] if start else b"", external)
+            for start, end, external in zip(self._starts.tolist(), ends, self._external.tolist(), strict=True)
+        ]
 
 
 def _op_code(fields: dict[str, Any]) -> OpCode:
@@ -162,19 +198,45 @@ def _subgraph(
     index: int,
     fields: dict[str, Any],
     codes: list[OpCode],
-    buffers: list[Buffer],
-    data: memoryview,
+    buffers: _Buffers,
     decoder: Decoder,
 ) -> Subgraph:
-    return Subgraph(
+    tensors = _Tensors(decoder, fields["tensors"] or _NONE, buffers)
+    nodes = _Nodes(decoder, fields["operators"] or _NONE, codes)
+    subgraph = Subgraph(
         index=index,
         name=fields["name"] or "",
-        tensors=[_tensor(i, row, buffers) for i, row in enumerate(fields["tensors"] or _NONE)],
-        nodes=[_node(i, row, codes, data, decoder) for i, row in enumerate(fields["operators"] or _NONE)],
+        tensors=[],
+        nodes=[],
         inputs=_listed(fields["inputs"], decoder),
         outputs=_listed(fields["outputs"], decoder),
         debug_metadata_index=fields["debug_metadata_index"],
     )
+    subgraph.make_later(tensors=tensors.objects, nodes=nodes.objects)
+    subgraph.keep_outline(
+        Outline(
+            shapes=tensors.shapes,
+            signatures=tensors.signatures,
+            dtypes=tensors.dtypes,
+            constant=tensors.constant,
+            variable=tensors.variable,
+            sparse=tensors.sparsity > 0,
+            scales=tensors.scales,
+            ops=codes,
+            codes=nodes.codes,
+            reads=nodes.reads,
+            writes=nodes.writes,
+            intermediates=nodes.intermediates,
+            options=[options for options, _ in nodes.options],
+            option_ids=nodes.option_ids,
+            custom=nodes.custom,
+            inputs=subgraph.inputs,
+            outputs=subgraph.outputs,
+            name=tensors.name,
+            constant_bytes=tensors.constant_bytes,
+        )
+    )
+    return subgraph
 
 
 def _listed(numbers: Sequence[int] | None, decoder: Decoder) -> list[int]:
@@ -186,87 +248,265 @@ def _listed(numbers: Sequence[int] | None, decoder: Decoder) -> list[int]:
     return list(numbers)
 
 
-def _tensor(index: int, row: Sequence[Any], buffers: list[Buffer]) -> Tensor:
-    # The slots of `Tensor`, in the schema's order.
-    shape, code, buffer, name, quantization, is_variable, sparsity, signature, has_rank, variants, outer, *_ = row
-    if buffer >= len(buffers):
-        raise Corrupt(f"tensor {index} has buffer {buffer} of {len(buffers)}")
-    for dims in (shape, signature):
-        if dims and len(dims) > MAX_RANK:
-            raise Corrupt(f"tensor {index} has {len(dims):,} dimensions")
-    # By position: these are made by the thousand.
-    return Tensor(
-        index,
-        name or "",
-        DTYPES.get(code) or f"type_{code}",
-        tuple(shape) if shape else _NONE,
-        tuple(signature) if signature else None,
-        None if quantization is None else _quantization(quantization),
-        buffer,
-        len(buffers[buffer].data) > 0 or outer != 0,
-        is_variable,
-        sparsity,
-        has_rank,
-        variants,
-        outer,
-    )
+class _Tensors:
+    """The tensors of a subgraph, decoded and checked as far as nothing else has to look at them again."""
+
+    def __init__(self, decoder: Decoder, positions: Sequence[int], buffers: _Buffers) -> None:
+        self._decoder, self._buffers = decoder, buffers
+        rows = Rows(decoder, "Tensor", positions)
+        self._rows = rows
+        self._numbers = rows.numbers("buffer").astype(np.int64)
+        outside = self._numbers >= len(buffers)
+        if outside.any():
+            index = int(outside.argmax())
+            raise Corrupt(f"tensor {index} has buffer {int(self._numbers[index])} of {len(buffers)}")
+        self._outer = rows.numbers("external_buffer")
+        self._starts, self._ends = rows.strings("name")
+        self.shapes = rows.lists("shape")
+        self.signatures = rows.lists("shape_signature")
+        self.dtypes = [DTYPES.get(code) or f"type_{code}" for code in rows.numbers("type").tolist()]
+        self.constant = (buffers.sizes[self._numbers] > 0) | (self._outer != 0) if len(rows) else self._outer != 0
+        self.variable = rows.numbers("is_variable")
+        self.sparsity = rows.references("sparsity")
+        self._sparse = self._values("sparsity", ":SparsityParameters")
+        self._variants = self._values("variant_tensors", "[:VariantSubType")
+        self._quantize(rows)
+
+    def _quantize(self, rows: Rows) -> None:
+        targets = rows.targets("quantization")
+        self._quantized = np.flatnonzero(targets)
+        self._decoder.count_tables(len(self._quantized))
+        self._parameters = parameters = Rows(self._decoder, "QuantizationParameters", targets[self._quantized])
+        self.scales = np.zeros(len(rows), np.int64)
+        self.scales[self._quantized] = parameters.vectors("scale")[1]
+        # Converters write an empty table for tensors that are not quantized.
+        filled = parameters.references("details") > 0
+        for name in ("min", "max", "scale", "zero_point"):
+            filled |= parameters.vectors(name)[1] > 0
+        self._filled = np.flatnonzero(filled).tolist()
+        kinds, details = parameters.numbers("details_type").tolist(), parameters.references("details").tolist()
+        self._details: dict[int, tuple[str, Any]] = {}
+        for place in np.flatnonzero(parameters.references("details")).tolist():
+            name = self._decoder.union_member("QuantizationDetails", kinds[place])
+            if name is not None:
+                self._details[place] = name, self._decoder.value(f":{name}", details[place])
+
+    def _values(self, name: str, kind: str) -> dict[int, Any]:
+        """Tables that few tensors have, by tensor."""
+        references = self._rows.references(name)
+        return {
+            index: self._decoder.value(kind, int(references[index]))
+            for index in np.flatnonzero(references).tolist()
+        }
+
+    def name(self, index: int) -> str:
+        return str(self._decoder.data[self._starts[index] : self._ends[index]], "utf-8", "backslashreplace")
+
+    def constant_bytes(self, index: int) -> memoryview:
+        return self._buffers.bytes_of(int(self._numbers[index]))
+
+    def objects(self) -> list[Tensor]:
+        data = self._decoder.data
+        quantizations = self._quantizations()
+        columns = zip(
+            zip(self._starts.tolist(), self._ends.tolist(), strict=True),
+            self.dtypes,
+            self.shapes.tuples(),
+            self.signatures.tuples(),
+            self._numbers.tolist(),
+            self.constant.tolist(),
+            self.variable.tolist(),
+            self._rows.numbers("has_rank").tolist(),
+            self._outer.tolist(),
+            strict=True,
+        )
+        # By position: these are made by the thousand.
+        return [
+            Tensor(
+                index,
+                str(data[start:end], "utf-8", "backslashreplace"),
+                dtype,
+                shape,
+                signature or None,
+                quantizations.get(index),
+                buffer,
+                constant,
+                variable,
+                self._sparse.get(index),
+                has_rank,
+                self._variants.get(index),
+                outer,
+            )
+            for index, (
+                (start, end),
+                dtype,
+                shape,
+                signature,
+                buffer,
+                constant,
+                variable,
+                has_rank,
+                outer,
+            ) in enumerate(columns)
+        ]
+
+    def _quantizations(self) -> dict[int, Quantization]:
+        parameters, value = self._parameters, self._decoder.value
+        vectors = {name: parameters.references(name).tolist() for name in ("min", "max", "scale", "zero_point")}
+        axes = parameters.numbers("quantized_dimension").tolist()
+        owners = self._quantized.tolist()
+
+        def vector(name: str, place: int, kind: str) -> Sequence[Any]:
+            reference = vectors[name][place]
+            return value(kind, reference) if reference else _NONE
+
+        found: dict[int, Quantization] = {}
+        for place in self._filled:
+            details_type, details = self._details.get(place, (None, None))
+            quantization = Quantization(
+                scales=vector("scale", place, "[f"),
+                zero_points=vector("zero_point", place, "[q"),
+                axis=axes[place],
+                min=vector("min", place, "[f"),
+                max=vector("max", place, "[f"),
+                details_type=details_type,
+                details=details,
+            )
+            found[owners[place]] = quantization
+        return found
 
 
-def _quantization(row: Sequence[Any]) -> Quantization | None:
-    # The slots of `QuantizationParameters`.
-    low, high, scales, zero_points, kind, details, axis, *_ = row
-    # Converters write an empty table for tensors that are not quantized.
-    if not (scales or zero_points or low or high or details is not None):
-        return None
-    return Quantization(
-        scales=scales or _NONE,
-        zero_points=zero_points or _NONE,
-        axis=axis,
-        min=low or _NONE,
-        max=high or _NONE,
-        details_type=None if details is None else UNIONS["QuantizationDetails"][kind],
-        details=details,
-    )
+class _Nodes:
+    """The nodes of a subgraph, decoded and checked as far as nothing else has to look at them again."""
 
+    def __init__(self, decoder: Decoder, positions: Sequence[int], ops: list[OpCode]) -> None:
+        self._decoder, self._ops = decoder, ops
+        self._rows = rows = Rows(decoder, "Operator", positions)
+        self.codes = rows.numbers("opcode_index").astype(np.int64)
+        outside = self.codes >= len(ops)
+        if outside.any():
+            index = int(outside.argmax())
+            raise Corrupt(f"node {index} has op code {int(self.codes[index])} of {len(ops)}")
+        self.reads = rows.lists("inputs")
+        self.writes = rows.lists("outputs")
+        self.intermediates = rows.lists("intermediates")
+        self._mutating = rows.lists("mutating_variable_inputs")
+        starts, lengths = rows.vectors("custom_options")
+        decoder.count_bytes(int(lengths.sum()), "options")
+        self.custom = {
+            index: bytes(decoder.data[int(starts[index]) : int(starts[index] + lengths[index])])
+            for index in np.flatnonzero(lengths).tolist()
+        }
+        self._large = dict(self._outside(rows))
+        self.options: list[tuple[dict[str, Any], str | None]] = [({}, None)]
+        self.option_ids = self._read_options(rows)
 
-def _node(index: int, row: Sequence[Any], codes: list[OpCode], data: memoryview, decoder: Decoder) -> Node:
-    # The slots of `Operator`.
-    number, inputs, outputs, kind, options, custom, _, mutating, inner, place, size, kind2, options2, debug, *_ = (
-        row
-    )
-    if number >= len(codes):
-        raise Corrupt(f"node {index} has op code {number} of {len(codes)}")
-    code = codes[number]
-    options_type: str | None = None
-    if options2 is not None:
+    def _outside(self, rows: Rows) -> Iterator[tuple[int, memoryview]]:
+        """Options that lie outside of the flatbuffer."""
+        places, sizes = rows.numbers("large_custom_options_offset"), rows.numbers("large_custom_options_size")
+        data = self._decoder.data
+        for index in np.flatnonzero(places > 1).tolist():
+            # Python's numbers do not overflow.
+            start = int(places[index])
+            end = start + int(sizes[index])
+            if end > len(data):
+                raise Corrupt(f"node {index} claims options at bytes {start:,} to {end:,}, past the end")
+            yield index, data[start:end]
+
+    def _read_options(self, rows: Rows) -> list[int]:
+        """Each node's options, as a position in `options`, where equal ones stand once."""
+        ids = [0] * len(rows)
+        known: dict[Any, int] = {}
         # No op has both: the second union only holds what was added when the first was full.
-        options, options_type = options2, UNIONS["BuiltinOptions2"][kind2]
-    elif options is not None:
-        options_type = UNIONS["BuiltinOptions"][kind]
-    large = None
-    if place > 1:
-        if place + size > len(data):
-            raise Corrupt(f"node {index} claims options at bytes {place:,} to {place + size:,}, past the end")
-        large = data[place : place + size]
-    # By position: these are made by the thousand.
-    return Node(
-        index,
-        code.op,
-        code.version,
-        _listed(inputs, decoder),
-        _listed(outputs, decoder),
-        options or {},
-        options_type,
-        code.is_custom,
-        custom or b"",
-        large,
-        None if mutating is None else tuple(map(bool, _listed(mutating, decoder))),
-        None if inner is None else _listed(inner, decoder),
-        debug,
-    )
+        for union, field in (("BuiltinOptions", "builtin_options"), ("BuiltinOptions2", "builtin_options2")):
+            targets = rows.targets(field)
+            if not targets.any():
+                continue
+            columns = (rows.numbers(f"{field}_type"), targets, rows.vtables(targets), rows.references(field))
+            listed = zip(*(column.tolist() for column in columns), strict=True)
+            for index, (kind, target, vtable, reference) in enumerate(listed):
+                if target:
+                    ids[index] = self._options(union, kind, target, vtable, reference, known) or ids[index]
+        return ids
+
+    def _options(
+        self, union: str, kind: int, target: int, vtable: int, reference: int, known: dict[Any, int]
+    ) -> int:
+        # First the size of tables of this kind with this vtable, if equal bytes say that they are equal.
+        size = known.get((union, kind, vtable))
+        if size is None:
+            name = self._decoder.union_member(union, kind)
+            size = -1 if name is None else self._decoder.plain_size(name, vtable)
+            known[union, kind, vtable] = size
+        if size < 0:
+            return 0
+        content = bytes(self._decoder.data[target + 4 : target + size])
+        key: Any = (union, kind, vtable, content)
+        if size and key in known:
+            return known[key]
+        name = UNIONS[union][kind]
+        table: dict[str, Any] = self._decoder.value(f":{name}", reference)
+        if not size:
+            key = (name, tuple(table.values()))
+            try:
+                if key in known:
+                    return known[key]
+            except TypeError:
+                # Long vectors and tables inside of it: not worth a comparison.
+                key = len(self.options)
+        known[key] = len(self.options)
+        self.options.append((table, name))
+        return known[key]
+
+    def objects(self) -> list[Node]:
+        ops, options = self._ops, self.options
+        no_mutating, no_inner = (
+            (self._rows.references(name) == 0).tolist() for name in ("mutating_variable_inputs", "intermediates")
+        )
+        columns = zip(
+            self.codes.tolist(),
+            self.reads.tuples(),
+            self.writes.tuples(),
+            self.option_ids,
+            self._mutating.tuples(),
+            self.intermediates.tuples(),
+            no_mutating,
+            no_inner,
+            self._rows.numbers("debug_metadata_index").tolist(),
+            strict=True,
+        )
+        # By position: these are made by the thousand.
+        return [
+            Node(
+                index,
+                ops[code].op,
+                ops[code].version,
+                list(reads),
+                list(writes),
+                dict(options[option][0]),
+                options[option][1],
+                ops[code].is_custom,
+                self.custom.get(index, b""),
+                self._large.get(index),
+                None if mutating_absent else mutating,
+                None if inner_absent else list(inner),
+                debug,
+            )
+            for index, (
+                code,
+                reads,
+                writes,
+                option,
+                mutating,
+                inner,
+                mutating_absent,
+                inner_absent,
+                debug,
+            ) in enumerate(columns)
+        ]
 
 
-def _metadata(root: dict[str, Any], buffers: list[Buffer]) -> list[Metadata]:
+def _metadata(root: dict[str, Any], buffers: _Buffers) -> list[Metadata]:
     entries = [Metadata(fields["name"] or "", fields["buffer"]) for fields in root["metadata"] or _NONE]
     for entry in entries:
         if entry.buffer >= len(buffers):
@@ -274,19 +514,28 @@ def _metadata(root: dict[str, Any], buffers: list[Buffer]) -> list[Metadata]:
     return entries
 
 
-def _signatures(definitions: Sequence[dict[str, Any]], subgraphs: list[Subgraph]) -> list[Signature]:
-    signatures: list[Signature] = []
+def _check_signatures(definitions: Sequence[dict[str, Any]], subgraphs: list[Subgraph]) -> None:
     for fields in definitions:
         number = fields["subgraph_index"]
         if number >= len(subgraphs):
             raise Corrupt(f"a signature has subgraph {number} of {len(subgraphs)}")
+        outline = subgraphs[number].outlined()
+        count = len(outline.dtypes) if outline else 0
+        for entry in (*(fields["inputs"] or _NONE), *(fields["outputs"] or _NONE)):
+            if entry["tensor_index"] >= count:
+                raise Corrupt(f"a signature has tensor {entry['tensor_index']} of {count}")
+
+
+def _signatures(definitions: Sequence[dict[str, Any]], subgraphs: list[Subgraph]) -> list[Signature]:
+    if not definitions:
+        return [default_signature(subgraphs[0])]
+    signatures: list[Signature] = []
+    for fields in definitions:
+        number = fields["subgraph_index"]
         tensors = subgraphs[number].tensors
         sides: list[list[SignatureTensor]] = []
         for side in ("inputs", "outputs"):
             entries = fields[side] or _NONE
-            for entry in entries:
-                if entry["tensor_index"] >= len(tensors):
-                    raise Corrupt(f"a signature has tensor {entry['tensor_index']} of {len(tensors)}")
             sides.append(
                 [SignatureTensor(entry["name"] or "", tensors[entry["tensor_index"]]) for entry in entries]
             )

@@ -57,6 +57,10 @@ self.assayTry = async ({model, inputs, run}) => {
 """
 
 
+#: What the engine's WebAssembly says when it gives up.
+ABORTED = "Aborted("
+
+
 class BrowserSession:
     """A page that tries models, and what it wrote to its console."""
 
@@ -79,8 +83,11 @@ class BrowserSession:
         self._page.on("console", lambda message: self._lines.append(message.text))
         # A page that is gone answers nothing any more: the process ends, and the case at hand is to blame.
         self._page.on("crash", lambda _: os._exit(70))
+        self.facts: dict[str, Any] = self._load()
+
+    def _load(self) -> dict[str, Any]:
         self._page.goto(self._server.url + "probe.html")
-        self.facts: dict[str, Any] = self._page.evaluate("self.assayReady")
+        return self._page.evaluate("self.assayReady")
 
     def attempt(self, data: bytes, inputs: list[Array], case: Case, *, run: bool = True) -> Attempt:
         """Compile a model for WebGPU, and run it once if the GPU took all of it and `run` is set."""
@@ -98,6 +105,9 @@ class BrowserSession:
         said = "\n".join(self._lines)
         report = litert_log.delegation(said)
         error = answer.get("error")
+        if ABORTED in (error or ""):
+            # The engine has ended itself and answers nothing any more; a page that is loaded anew has a new one.
+            self._load()
         if report is not None:
             return Attempt(False, list(report.refusals), "node", error, "load", None, list(report.lines))
         if SHUT in said:
@@ -151,7 +161,7 @@ def _behave(say: Say) -> None:
 def main(arguments: list[str]) -> int:
     """Try all cases, whatever some of them do to their browser."""
     source, results = map(Path, arguments[:2])
-    return supervise(source, results, _batch, functools.partial(_behave), size=150)
+    return supervise(source, results, _batch, functools.partial(_behave), size=150, survey=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.graph.lint.signature import folded_halves, signature_of
+from assay.graph.lint.signature import Signatures, folded_halves
 from assay.probe.cases import Case, Operand, Result
 
 if TYPE_CHECKING:
@@ -27,13 +27,15 @@ def cases_of(model: Model, matrix: Matrix | None = None) -> Iterator[Case]:
     """
     seen: set[str] = set()
     for subgraph in model.subgraphs:
-        halves = folded_halves(model, subgraph)
+        outline = model.outline(subgraph)
+        halves = folded_halves(outline)
+        signatures = Signatures(outline, halves)
         for node in subgraph.nodes:
             if any(name.endswith("_subgraph_index") for name in node.options):
                 continue
             if node.op == "DEQUANTIZE" and node.outputs[0] in halves:
                 continue
-            signature = signature_of(model, subgraph, node, halves)
+            signature = signatures.of(node.index)
             key = f"{signature.op} {signature}"
             if key in seen or (matrix is not None and matrix.answer(signature).status != "unknown"):
                 continue

@@ -21,7 +21,7 @@ def document_of(op: str, outcomes: Iterable[Outcome]) -> dict[str, Any]:
 
     `signatures` maps each signature to the largest difference from the CPU that was measured, null where
     numbers were not compared. Outcomes that say the same (status, reason, evidence, day) stand together.
-    `equivalent` holds the values of traits that made no difference (see `graph.lint.matrix`).
+    What follows from all of them together stands beside them (see `graph.lint.matrix`).
     """
     groups: dict[tuple[Any, ...], dict[str, float | None]] = {}
     for outcome in outcomes:
@@ -49,8 +49,7 @@ def document_of(op: str, outcomes: Iterable[Outcome]) -> dict[str, Any]:
     ]
     listed.sort(key=lambda item: (_KEPT.index(item["status"]), str(item["reason"]), item["evidence"]))
     document: dict[str, Any] = {"op": op, "outcomes": listed}
-    document["equivalent"] = OpMatrix(op, document).equivalent()
-    return document
+    return document | OpMatrix(op, document).derived()
 
 
 def write_matrix(folder: Path, outcomes: Iterable[Outcome], header: Mapping[str, Any]) -> dict[str, Any]:

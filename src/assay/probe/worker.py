@@ -17,6 +17,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from assay.evidence import litert_log
-from assay.graph.lint.signature import folded_halves, signature_of
+from assay.graph.lint.signature import signature_of
 from assay.graph.writer import write
 from assay.probe.behaviour import experiments
 from assay.probe.cases import Array, Case, build, probed
@@ -36,6 +37,8 @@ _FATAL = re.compile(
     r"^(?:F\d{4} .*|.*Check fail.*|.*Assertion .* failed.*|terminate called.*|.*Fatal Python error.*)$"
 )
 _STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
+#: Words of LiteRT.js that say why it does not load a model: no type for its inputs, an engine that ended.
+_EXPLAIN = ("Element type", "Aborted(")
 _UNRESOLVED = "Encountered unresolved custom op"
 
 Say = Callable[[dict[str, Any]], None]
@@ -45,7 +48,7 @@ def signature_text(case: Case) -> str:
     """The signature of a case whose output shapes are known, as lint sees it in a file."""
     model = build(case)
     subgraph = model.subgraphs[0]
-    return str(signature_of(model, subgraph, probed(model, case.op), folded_halves(model, subgraph)))
+    return str(signature_of(model, subgraph, probed(model, case.op)))
 
 
 def judge(case: Case, reference: Reference, attempt: Attempt) -> dict[str, Any]:
@@ -96,6 +99,12 @@ def measure(case: Case, session: Session, say: Say) -> Outcome:
     return Outcome(case.id, case.op, signature, evidence=attempt.evidence, date=date, **facts)
 
 
+def _survey(cases: list[Case], say: Say) -> None:
+    for case in cases:
+        say({"begin": case.id})
+        complete(case)
+
+
 def _today() -> str:
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
@@ -113,10 +122,9 @@ def try_cases(cases: list[Case], session: Session, say: Say) -> None:
     for position, case in enumerate(cases):
         say({"begin": case.id})
         outcome = measure(case, session, say)
-        unexplained = outcome.status == "invalid" and "Element type" not in (outcome.reason or "")
+        unexplained = outcome.status == "invalid" and not any(word in (outcome.reason or "") for word in _EXPLAIN)
         if position and unexplained and outcome.signature is not None:
             # Some words the runtime says once in a process only: what failed without a reason is tried alone.
-            # LiteRT.js does say when it has no type for a graph's inputs and outputs.
             say({"again": case.id})
         else:
             say({"done": outcome.to_json()})
@@ -224,6 +232,36 @@ def _death(case: Case, signature: str | None, status: int, log: Path) -> tuple[O
     return outcome, bool(fatal)
 
 
+def _survivors(cases: list[Case], results: Path, log: Path, limit_s: float) -> list[Case]:
+    """The cases that the CPU's own kernels survive; the others get their outcome.
+
+    A lane that is slow to start would be started anew for each case that takes its process along before the lane
+    has seen it.
+    """
+    left = list(cases)
+    alive: list[Case] = []
+    with tempfile.TemporaryDirectory(dir=results.parent) as folder:
+        notes = Path(folder) / "survey.jsonl"
+        while left:
+            notes.write_text("")
+            status = _fork(functools.partial(_survey, left), log, notes, limit_s)
+            if status == 0:
+                alive += left
+                break
+            begun = len(notes.read_text().splitlines())
+            *before, last = left[: max(begun, 1)]
+            alive += before
+            left = left[len(before) + 1 :]
+            if _fork(functools.partial(_survey, [last]), log, notes, limit_s) == 0:
+                # What was before it in its process was to blame.
+                alive.append(last)
+            else:
+                with results.open("a") as file:
+                    _write(file, {"done": _death(last, None, status, log)[0].to_json()})
+            os.ftruncate(2, 0)
+    return alive
+
+
 def supervise(
     source: Path,
     results: Path,
@@ -232,6 +270,7 @@ def supervise(
     *,
     size: int = 300,
     limit_s: float = 60.0,
+    survey: bool = False,
 ) -> int:
     """Try all cases in forked processes, whatever some of them do to theirs.
 
@@ -242,6 +281,7 @@ def supervise(
         behaviour: Says how the delegate behaves, in a forked process.
         size: Cases a process.
         limit_s: Seconds without a sign of life after which a process is killed: the case at hand hangs.
+        survey: Find the cases that the CPU's kernels do not survive before the lane is started for a batch.
 
     Returns:
         0, or 1 if processes end before their first case.
@@ -255,10 +295,17 @@ def supervise(
     os.ftruncate(2, 0)
     suspects: set[str] = set()
     alone: set[str] = set()
+    surveyed: set[str] = set()
     while cases:
         portion = [case for key, case in cases.items() if key not in alone][:size]
         if not portion or portion[0].id in suspects:
             portion = (portion or list(cases.values()))[:1]
+        if survey and (new := [case for case in portion if case.id not in surveyed]):
+            surveyed.update(case.id for case in new)
+            alive = {case.id for case in _survivors(new, results, log, limit_s)}
+            gone = {case.id for case in new} - alive
+            cases = {key: case for key, case in cases.items() if key not in gone}
+            continue
         before = results.stat().st_size
         status = _fork(functools.partial(batch, portion), log, results, limit_s)
         finished, alone, at, signature = _unfinished(results)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,16 @@ from assay.graph.lint import rules
 from assay.graph.lint.matrix import FATAL, Answer, Matrix, for_lane
 from assay.graph.lint.partition import crossings, delegated, partitions
 from assay.graph.lint.report import Finding, LintReport, NodeReport, SubgraphReport
-from assay.graph.lint.signature import Alike, Signature, folded_halves, signature_of
+from assay.graph.lint.signature import Signature, Signatures, folded_halves
+from assay.graph.reader import collector_paused
 
 if TYPE_CHECKING:
-    from assay.graph import Model, Node, Subgraph
+    from assay.graph import Model, Subgraph
+    from assay.graph.outline import Outline
 
 DEFAULT_LANE = "gpu_mldrift"
 _POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
+_WINDOWS = ("CONV_2D", "DEPTHWISE_CONV_2D", *_POOLS)
 _ORDER = ("error", "fallback", "unknown", "warning")
 _FOLDED = Answer("supported", basis="a float16 weight: folded into the node that reads it", numbers="right")
 
@@ -39,9 +43,13 @@ def lint(model: Model | Path | str, matrix: Matrix | None = None) -> LintReport:
     from assay.graph import read
 
     matrix = matrix or for_lane(DEFAULT_LANE)
-    if not isinstance(model, ModelType):
-        model = read(model)
-    subgraphs = tuple(_subgraph(model, subgraph, matrix) for subgraph in model.subgraphs)
+    with collector_paused():
+        return _lint(model if isinstance(model, ModelType) else read(model), matrix)
+
+
+def _lint(model: Model, matrix: Matrix) -> LintReport:
+    outlines = [model.outline(subgraph) for subgraph in model.subgraphs]
+    subgraphs = tuple(map(_subgraph, model.subgraphs, outlines, repeat(matrix)))
     header = matrix.header
     return LintReport(
         model=str(model.path) if model.path else None,
@@ -51,36 +59,28 @@ def lint(model: Model | Path | str, matrix: Matrix | None = None) -> LintReport:
         adapter=header.get("adapter"),
         measured=(header["measured"][0], header["measured"][1]),
         subgraphs=subgraphs,
-        findings=tuple(_findings(model, subgraphs, matrix)),
+        findings=tuple(_findings(outlines, subgraphs, matrix)),
     )
 
 
-def _subgraph(model: Model, subgraph: Subgraph, matrix: Matrix) -> SubgraphReport:
+def _subgraph(subgraph: Subgraph, outline: Outline, matrix: Matrix) -> SubgraphReport:
     behaviour = matrix.header["behaviour"]
-    halves = folded_halves(model, subgraph) if behaviour["folds_float16_constants"] else {}
-    folded = {node.index for node in subgraph.nodes if node.op == "DEQUANTIZE" and node.outputs[0] in halves}
-    signatures: list[str] = []
-    answers: list[Answer] = []
-    known: dict[Any, tuple[str, Answer]] = {}
-    alike = Alike(model, subgraph, halves)
-    too_small: int | None = None
-    for node in subgraph.nodes:
-        key = alike.key(node)
-        found = known.get(key)
-        if found is None:
-            signature = signature_of(model, subgraph, node, halves)
-            found = known[key] = str(signature), matrix.answer(signature)
-            if too_small is None and _window_too_large(subgraph, node):
-                too_small = node.index
-        signatures.append(found[0])
-        answers.append(_FOLDED if node.index in folded else found[1])
+    halves = folded_halves(outline) if behaviour["folds_float16_constants"] else {}
+    folded = (
+        {node for node in outline.nodes_of("DEQUANTIZE") if outline.written[node][0] in halves}
+        if halves
+        else set()
+    )
+    texts, answers, too_small = _answers(outline, halves, matrix)
+    for node in folded:
+        answers[node] = _FOLDED
     distinct = {id(answer): answer for answer in answers}.values()
     whole = next(
         (answer for answer in distinct if answer.status == "refused" and answer.scope == "subgraph"), None
     )
     if whole is None and too_small is not None:
-        node = subgraph.nodes[too_small]
-        reason = f"the window of node {too_small} ({node.op}) is larger than its input at the sizes in the file"
+        label = f"node {too_small} ({outline.op[too_small]})"
+        reason = f"the window of {label} is larger than its input at the sizes in the file"
         whole = answers[too_small] = Answer(
             "refused", reason, "subgraph", basis="follows from the sizes in the file"
         )
@@ -88,53 +88,80 @@ def _subgraph(model: Model, subgraph: Subgraph, matrix: Matrix) -> SubgraphRepor
     if whole is not None:
         fewest = chosen = []
     else:
-        fewest = chosen = delegated(subgraph, [answer.taken is True for answer in answers], folded, most)
+        fewest = chosen = delegated(outline, [answer.taken is True for answer in answers], folded, most)
     open_ended = whole is None and any(answer.status == "unknown" for answer in distinct)
     if open_ended:
-        chosen = delegated(subgraph, [answer.taken is not False for answer in answers], folded, most)
-    parts = partitions(subgraph, fewest)
-    crossing = crossings(subgraph, parts, halves)
-    on_accelerator = set(fewest)
-    nodes = tuple(
-        NodeReport(
-            index=node.index,
-            op=node.op,
-            output=subgraph.tensors[node.outputs[0]].name if node.outputs and node.outputs[0] >= 0 else "",
-            signature=signature,
-            answer=answer,
-            place=_place(node.index, answer, on_accelerator, folded, open_ended),
-            stranded=whole is None
-            and not open_ended
-            and answer.taken is True
-            and node.index not in on_accelerator
-            and node.index not in folded,
-        )
-        for node, signature, answer in zip(subgraph.nodes, signatures, answers, strict=True)
-    )
+        chosen = delegated(outline, [answer.taken is not False for answer in answers], folded, most)
+    parts = partitions(outline, fewest)
+    crossing = crossings(parts, halves)
+    # Where the accelerator takes all of it, nothing about places is left to find out.
+    if len(fewest) == len(answers) and not open_ended:
+        places = ["accelerator"] * len(answers)
+        for node in folded:
+            places[node] = "folded"
+        stranded = [False] * len(answers)
+    else:
+        there = set(fewest)
+        places = [_place(node, answer, there, folded, open_ended) for node, answer in enumerate(answers)]
+        stranded = [
+            whole is None and not open_ended and answer.taken is True and node not in there and node not in folded
+            for node, answer in enumerate(answers)
+        ]
+    names = [outline.name(tensors[0]) if tensors and tensors[0] >= 0 else "" for tensors in outline.written]
+    nodes = tuple(map(NodeReport, range(len(answers)), outline.op, names, texts, answers, places, stranded))
     return SubgraphReport(
         index=subgraph.index,
         name=subgraph.name,
-        total=len(subgraph.nodes),
+        total=len(nodes),
         delegated=None if open_ended else len(fewest),
         delegated_range=(min(len(fewest), len(chosen)), max(len(fewest), len(chosen))),
         partitions=tuple(part.nodes for part in parts if part.accelerated),
         crossings=len(crossing),
-        crossing_bytes=sum(subgraph.tensors[index].nbytes or 0 for index in crossing),
+        crossing_bytes=sum(outline.nbytes(index) for index in crossing),
         whole_refusal=None if whole is None else whole.reason,
         nodes=nodes,
     )
 
 
-def _window_too_large(subgraph: Subgraph, node: Node) -> bool:
+def _answers(
+    outline: Outline, halves: Mapping[int, int], matrix: Matrix
+) -> tuple[list[str], list[Answer], int | None]:
+    """Each node's signature and answer, and the first node whose window is larger than its input."""
+    signatures = Signatures(outline, halves)
+    known: dict[Any, tuple[str, Answer]] = {}
+    answered: dict[int, tuple[str, Answer]] = {}
+    texts: list[str] = []
+    answers: list[Answer] = []
+    too_small: int | None = None
+    for node in range(len(outline.codes)):
+        key = signatures.key(node)
+        found = known.get(key)
+        if found is None:
+            signature = signatures.of(node)
+            # Equal signatures of a subgraph are one object.
+            found = answered.get(id(signature))
+            if found is None:
+                found = answered[id(signature)] = str(signature), matrix.answer(signature)
+            known[key] = found
+            if too_small is None and _window_too_large(outline, node):
+                too_small = node
+        texts.append(found[0])
+        answers.append(found[1])
+    return texts, answers, too_small
+
+
+def _window_too_large(outline: Outline, node: int) -> bool:
     """True for a window without padding over a smaller input: no kernel of the runtime can prepare such a node."""
-    if node.options.get("padding") != "VALID" or node.op not in ("CONV_2D", "DEPTHWISE_CONV_2D", *_POOLS):
+    options, op = outline.options[outline.option_ids[node]], outline.op[node]
+    if options.get("padding") != "VALID" or op not in _WINDOWS:
         return False
-    source = subgraph.tensors[node.inputs[0]].shape
-    if node.op in _POOLS:
-        window = (node.options.get("filter_height", 1), node.options.get("filter_width", 1))
+    reads = outline.read[node]
+    source = outline.shape[reads[0]]
+    if op in _POOLS:
+        window = (options.get("filter_height", 1), options.get("filter_width", 1))
     else:
-        shape = subgraph.tensors[node.inputs[1]].shape
-        steps = [node.options.get(f"dilation_{side}_factor", 1) for side in "hw"]
+        shape = outline.shape[reads[1]]
+        steps = [options.get(f"dilation_{side}_factor", 1) for side in "hw"]
         if len(shape) != 4:
             return False
         window = tuple((size - 1) * step + 1 for size, step in zip(shape[1:3], steps, strict=True))
@@ -151,8 +178,14 @@ def _place(index: int, answer: Answer, on_accelerator: set[int], folded: set[int
     return "accelerator" if index in on_accelerator else "cpu"
 
 
-def _findings(model: Model, subgraphs: Sequence[SubgraphReport], matrix: Matrix) -> list[Finding]:
-    every = [(subgraph.index, node) for subgraph in subgraphs for node in subgraph.nodes]
+def _findings(outlines: Sequence[Outline], subgraphs: Sequence[SubgraphReport], matrix: Matrix) -> list[Finding]:
+    # Most nodes are taken and right: nothing is to be said of them.
+    every = [
+        (subgraph.index, node)
+        for subgraph in subgraphs
+        for node in subgraph.nodes
+        if node.answer.status != "supported"
+    ]
     findings = [
         *_fatal(every),
         *_whole(subgraphs),
@@ -160,9 +193,9 @@ def _findings(model: Model, subgraphs: Sequence[SubgraphReport], matrix: Matrix)
         *_stranded(subgraphs),
         *_unknown(every),
         *_wrong(every),
-        *_risky(model, subgraphs),
-        *_partly_sparse(model, subgraphs),
-        *_dynamic(model),
+        *_risky(outlines, subgraphs),
+        *_partly_sparse(outlines, subgraphs),
+        *_dynamic(outlines[0]),
     ]
     return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
 
@@ -288,10 +321,10 @@ def _wrong(every: Sequence[tuple[int, NodeReport]]) -> list[Finding]:
     return found
 
 
-def _risky(model: Model, subgraphs: Sequence[SubgraphReport]) -> list[Finding]:
+def _risky(outlines: Sequence[Outline], subgraphs: Sequence[SubgraphReport]) -> list[Finding]:
     found: dict[str, tuple[rules.Risk, list[tuple[int, NodeReport]]]] = {}
-    for subgraph in subgraphs:
-        for risk, index in rules.risks(model, model.subgraphs[subgraph.index]):
+    for subgraph, outline in zip(subgraphs, outlines, strict=True):
+        for risk, index in rules.risks(outline):
             node = subgraph.nodes[index]
             if node.place != "cpu":
                 found.setdefault(risk.name, (risk, []))[1].append((subgraph.index, node))
@@ -303,11 +336,11 @@ def _risky(model: Model, subgraphs: Sequence[SubgraphReport]) -> list[Finding]:
     ]
 
 
-def _partly_sparse(model: Model, subgraphs: Sequence[SubgraphReport]) -> list[Finding]:
+def _partly_sparse(outlines: Sequence[Outline], subgraphs: Sequence[SubgraphReport]) -> list[Finding]:
     """Sparse weights in a graph that is split: the CPU's fast path then reads weights that nobody unpacks."""
     found: list[Finding] = []
-    for subgraph in subgraphs:
-        nodes = [(subgraph.index, node) for node in subgraph.nodes if node.op == "DENSIFY"]
+    for subgraph, outline in zip(subgraphs, outlines, strict=True):
+        nodes = [(subgraph.index, subgraph.nodes[index]) for index in outline.nodes_of("DENSIFY")]
         if nodes and subgraph.partitions and len(subgraph.partitions[0]) < subgraph.total:
             message = (
                 "sparse weights (DENSIFY) in a graph that only partly goes to the accelerator: the nodes "
@@ -324,12 +357,12 @@ def _partly_sparse(model: Model, subgraphs: Sequence[SubgraphReport]) -> list[Fi
     return found
 
 
-def _dynamic(model: Model) -> list[Finding]:
+def _dynamic(outline: Outline) -> list[Finding]:
+    shapes = outline.signatures
     open_inputs = [
-        tensor.name
-        for subgraph in model.subgraphs[:1]
-        for tensor in (subgraph.tensors[index] for index in subgraph.inputs)
-        if tensor.is_dynamic
+        outline.name(index)
+        for index in outline.inputs
+        if -1 in shapes.flat[shapes.starts[index] : shapes.starts[index + 1]]
     ]
     if not open_inputs:
         return []

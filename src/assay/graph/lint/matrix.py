@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,8 @@ from assay.graph.lint.signature import Signature
 
 MIN_PAIRS = 2
 MIN_REFUSED = 3
+#: Answers that are kept for each op. Files may come from strangers, with any number of signatures.
+MAX_REMEMBERED = 1 << 12
 SHIPPED = Path(__file__).resolve().parent.parent / "matrices"
 
 TAKEN = frozenset({"supported", "wrong"})
@@ -76,30 +78,20 @@ class Answer:
 UNKNOWN = Answer("unknown", basis="not measured")
 
 
-@dataclass(slots=True)
-class _Entry:
-    """All outcomes of one signature."""
-
-    answers: list[Answer] = field(default_factory=list[Answer])
-
-    def merged(self) -> Answer:
-        """One answer; the worst outcome speaks, and a signature that went both ways is unknown."""
-        kinds = {_kind(answer.status) for answer in self.answers}
-        if len(kinds) > 1:
-            return Answer(
-                "unknown", basis="measured both ways: sizes decide, and they are not part of a signature"
-            )
-        worst = max(
-            self.answers,
-            key=lambda answer: ("supported", "wrong").index(answer.status) if answer.status in TAKEN else 0,
+def _merged(answers: Sequence[Answer]) -> Answer:
+    """One answer of a signature's outcomes; the worst speaks, and a signature that went both ways is unknown."""
+    if len({_kind(answer.status) for answer in answers}) > 1:
+        return Answer("unknown", basis="measured both ways: sizes decide, and they are not part of a signature")
+    worst = max(
+        answers, key=lambda answer: ("supported", "wrong").index(answer.status) if answer.status in TAKEN else 0
+    )
+    if worst.status == "wrong" and any(answer.status == "supported" for answer in answers):
+        good = sum(answer.status == "supported" for answer in answers)
+        note = f"{worst.reason} (right in {good} of {len(answers)} measured sizes)"
+        return Answer(
+            "wrong", note, worst.scope, worst.basis, worst.date, "wrong", worst.max_abs_diff, worst.evidence
         )
-        if worst.status == "wrong" and any(answer.status == "supported" for answer in self.answers):
-            good = sum(answer.status == "supported" for answer in self.answers)
-            note = f"{worst.reason} (right in {good} of {len(self.answers)} measured sizes)"
-            return Answer(
-                "wrong", note, worst.scope, worst.basis, worst.date, "wrong", worst.max_abs_diff, worst.evidence
-            )
-        return worst
+    return worst
 
 
 def _kind(status: str) -> str:
@@ -116,35 +108,59 @@ class OpMatrix:
 
     def __init__(self, op: str, document: Mapping[str, Any]) -> None:
         self.op = op
-        self._entries: dict[str, _Entry] = {}
-        self._stored: dict[str, list[list[Any]]] | None = document.get("equivalent")
-        for outcome in document["outcomes"]:
-            base = (outcome["status"], outcome.get("reason"), outcome.get("scope", "node"))
-            evidence = tuple(outcome.get("evidence", ()))
-            date = outcome.get("date")
+        self._outcomes: list[dict[str, Any]] = document["outcomes"]
+        self._stored = document if "refused" in document else None
+        # Signature -> its outcomes and what each differed by from the CPU. Answers are made when asked for: an op
+        # has thousands of signatures, a model a handful.
+        self._measured: dict[str, list[tuple[int, float | None]]] = {}
+        for index, outcome in enumerate(self._outcomes):
             for text, diff in outcome["signatures"].items():
-                numbers = "wrong" if base[0] == "wrong" else "not measured" if diff is None else "right"
-                answer = Answer(*base, "measured", date, numbers, diff, evidence)
-                self._entries.setdefault(text, _Entry()).answers.append(answer)
+                self._measured.setdefault(text, []).append((index, diff))
+        self._answered: dict[str, Answer] = {}
+        self._nearest: dict[str, Signature | None] = {}
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._measured)
 
     def exact(self, text: str) -> Answer | None:
         """The answer that was measured for this very signature."""
-        entry = self._entries.get(text)
-        return entry.merged() if entry is not None else None
+        measured = self._measured.get(text)
+        if measured is None:
+            return None
+        return _merged([self._answer(index, diff) for index, diff in measured])
+
+    def _answer(self, index: int, diff: float | None = None) -> Answer:
+        outcome = self._outcomes[index]
+        status: str = outcome["status"]
+        numbers = "wrong" if status == "wrong" else "not measured" if diff is None else "right"
+        return Answer(
+            status,
+            outcome.get("reason"),
+            outcome.get("scope", "node"),
+            "measured",
+            outcome.get("date"),
+            numbers,
+            diff,
+            tuple(outcome.get("evidence", ())),
+        )
 
     def answer(self, signature: Signature) -> Answer:
         """The answer for a signature: measured, by a rule, or unknown."""
-        return (
-            self.exact(str(signature)) or self._by_equivalence(signature) or self._by_feature(signature) or UNKNOWN
-        )
+        text = str(signature)
+        found = self._answered.get(text)
+        if found is None:
+            found = self.exact(text) or self._by_equivalence(signature) or self._by_feature(signature) or UNKNOWN
+            if len(self._answered) < MAX_REMEMBERED:
+                self._answered[text] = found
+        return found
 
     @cached_property
     def parsed(self) -> list[tuple[Signature, Answer]]:
         """All measured signatures with their answers."""
-        return [(Signature.parse(self.op, text), entry.merged()) for text, entry in self._entries.items()]
+        return self._parsed(self._measured)
+
+    def _parsed(self, texts: Iterable[str]) -> list[tuple[Signature, Answer]]:
+        return [(Signature.parse(self.op, text), self.exact(text) or UNKNOWN) for text in texts]
 
     @cached_property
     def _classes(self) -> dict[tuple[str, str], tuple[str, int]]:
@@ -155,7 +171,7 @@ class OpMatrix:
         if self._stored is not None:
             return {
                 (name, value): (values[0], pairs)
-                for name, classes in self._stored.items()
+                for name, classes in self._stored["equivalent"].items()
                 for pairs, *values in classes
                 for value in values
             }
@@ -189,15 +205,10 @@ class OpMatrix:
     @cached_property
     def _optional(self) -> set[str]:
         """Traits that some measured signatures have and others lack."""
+        if self._stored is not None:
+            return set(self._stored["optional"])
         names = [frozenset(name for name, _ in signature.traits) for signature, _ in self.parsed]
         return set().union(*names) - frozenset.intersection(*names) if names else set()
-
-    @cached_property
-    def _by_class(self) -> dict[tuple[Any, ...], list[tuple[Signature, Answer]]]:
-        index: dict[tuple[Any, ...], list[tuple[Signature, Answer]]] = {}
-        for signature, answer in self.parsed:
-            index.setdefault(self._canonical(signature), []).append((signature, answer))
-        return index
 
     def _canonical(self, signature: Signature) -> tuple[Any, ...]:
         traits = dict(signature.traits)
@@ -209,7 +220,10 @@ class OpMatrix:
         return (signature.tensors, tuple(steady))
 
     def _by_equivalence(self, signature: Signature) -> Answer | None:
-        found = self._by_class.get(self._canonical(signature))
+        canonical = self._canonical(signature)
+        start = f"{signature.tensors} | "
+        candidates = self._parsed(text for text in self._measured if text.startswith(start))
+        found = [pair for pair in candidates if self._canonical(pair[0]) == canonical]
         if not found:
             return None
         kinds = {_kind(answer.status) for _, answer in found}
@@ -227,8 +241,10 @@ class OpMatrix:
         return Answer(status, reason, answer.scope, basis, answer.date, evidence=answer.evidence)
 
     @cached_property
-    def _refusals(self) -> dict[str, tuple[int, Answer]]:
-        """Features that always led to a refusal -> how often, and one of the answers."""
+    def _refusals(self) -> dict[str, tuple[int, int]]:
+        """Features that always led to a refusal -> how often, and the commonest of the outcomes."""
+        if self._stored is not None:
+            return {feature: (count, outcome) for feature, (count, outcome) in self._stored["refused"].items()}
         seen: dict[str, list[Answer]] = {}
         for signature, answer in self.parsed:
             if answer.status == "unknown":
@@ -236,7 +252,7 @@ class OpMatrix:
             for feature in features(signature):
                 seen.setdefault(feature, []).append(answer)
         return {
-            feature: (len(answers), _commonest(answers))
+            feature: (len(answers), self._commonest(answers))
             for feature, answers in seen.items()
             if (len(answers) >= MIN_REFUSED or feature == "op")
             and (
@@ -245,21 +261,37 @@ class OpMatrix:
             )
         }
 
+    def _commonest(self, answers: Sequence[Answer]) -> int:
+        """The outcome whose reason most of the answers give."""
+        said = Counter((answer.status, answer.reason) for answer in answers).most_common(1)[0][0]
+        return next(
+            index
+            for index, outcome in enumerate(self._outcomes)
+            if (outcome["status"], outcome.get("reason")) == said
+        )
+
     def _by_feature(self, signature: Signature) -> Answer | None:
         rules = [
             (feature, *self._refusals[feature]) for feature in features(signature) if feature in self._refusals
         ]
         if not rules:
             return None
-        feature, count, answer = max(rules, key=lambda rule: (rule[0] == "op", rule[1]))
+        feature, count, outcome = max(rules, key=lambda rule: (rule[0] == "op", rule[1]))
+        answer = self._answer(outcome)
         what = "this op" if feature == "op" else feature
         word = "refused" if answer.status == "refused" else "fatal"
         counted = f"all {count} measured signatures" if count > 1 else "the one measured signature"
         basis = f"{counted} with {what} {'were' if count > 1 else 'was'} {word}"
         return Answer(answer.status, answer.reason, answer.scope, basis, answer.date, evidence=answer.evidence)
 
-    def equivalent(self) -> dict[str, list[list[Any]]]:
-        """Classes of equivalent values by trait, each as the number of pairs that say so and the values."""
+    def derived(self) -> dict[str, Any]:
+        """What follows from all measurements of the op together, to be stored beside them.
+
+        Returns:
+            `equivalent`: classes of equivalent values by trait, each as the number of pairs that say so and the
+            values; `optional`: traits that some signatures have and others lack; `refused`: features that always
+            led to a refusal, with how often and the position of the commonest outcome.
+        """
         classes: dict[tuple[str, str], list[str]] = {}
         pairs: dict[tuple[str, str], int] = {}
         for (name, value), (first, count) in self._classes.items():
@@ -269,18 +301,33 @@ class OpMatrix:
         for (name, first), values in sorted(classes.items()):
             others = sorted(value for value in values if value != first)
             listed.setdefault(name, []).append([pairs[name, first], first, *others])
-        return listed
+        refused = {feature: list(found) for feature, found in sorted(self._refusals.items())}
+        return {"equivalent": listed, "optional": sorted(self._optional), "refused": refused}
 
     def nearest_supported(self, signature: Signature) -> Signature | None:
         """A measured signature that the lane takes and gets right, and that is closest to this one; for hints."""
-        best: tuple[int, Signature] | None = None
+        text = str(signature)
+        if text in self._nearest:
+            return self._nearest[text]
         mine = set(features(signature))
-        for other, answer in self.parsed:
-            if answer.status == "supported":
-                distance = len(mine.symmetric_difference(features(other)))
-                if best is None or distance < best[0]:
-                    best = (distance, other)
-        return best[1] if best else None
+        best: tuple[int, Signature] | None = None
+        for other, others in self._supported:
+            distance = len(mine.symmetric_difference(others))
+            if best is None or distance < best[0]:
+                best = (distance, other)
+        found = best[1] if best else None
+        if len(self._nearest) < MAX_REMEMBERED:
+            self._nearest[text] = found
+        return found
+
+    @cached_property
+    def _supported(self) -> list[tuple[Signature, set[str]]]:
+        """Signatures that the lane takes and gets right, with their features."""
+        return [
+            (signature, set(features(signature)))
+            for signature, answer in self.parsed
+            if answer.status == "supported"
+        ]
 
 
 def _without(signature: Signature, name: str) -> tuple[Any, ...]:
@@ -313,12 +360,6 @@ def _changes(measured: Signature, wanted: Signature) -> list[tuple[str, str]]:
     theirs, mine = dict(measured.traits), dict(wanted.traits)
     names = sorted(set(theirs) | set(mine))
     return [(name, mine.get(name, "")) for name in names if mine.get(name, "") != theirs.get(name, "")]
-
-
-def _commonest(answers: Iterable[Answer]) -> Answer:
-    listed = list(answers)
-    reason = Counter(answer.reason for answer in listed).most_common(1)[0][0]
-    return next(answer for answer in listed if answer.reason == reason)
 
 
 def features(signature: Signature) -> list[str]:

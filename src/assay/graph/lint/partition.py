@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from assay.graph import Subgraph
+    from assay.graph.outline import Outline
 
 _ORDERED = frozenset({"IF", "WHILE", "CALL_ONCE"})
 
@@ -44,57 +44,65 @@ class Partition:
     outputs: tuple[int, ...]
 
 
-def epochs(subgraph: Subgraph, taken: Sequence[bool]) -> list[int]:
+def epochs(outline: Outline, taken: Sequence[bool]) -> list[int]:
     """The subset that each node falls into, as a number in the order of execution.
 
     Args:
-        subgraph: Nodes in an order in which every producer precedes its consumers.
+        outline: A subgraph, its nodes in an order in which every producer precedes its consumers.
         taken: For each node, whether the accelerator would take it.
     """
-    if not subgraph.nodes:
+    if not taken:
         return []
     first = taken[0]
-    at: dict[int, int] = {}
+    # The last place is for -1, an absent tensor.
+    at = [0] * (len(outline.dtypes) + 1)
     result: list[int] = []
     last_ordered = 0
-    tensors = subgraph.tensors
-    for node, mine in zip(subgraph.nodes, taken, strict=True):
-        epoch = 0
-        for index in node.inputs:
-            if index >= 0:
-                epoch = max(epoch, at.get(index, 0))
-        ordered = node.op in _ORDERED or any(
-            index >= 0 and tensors[index].dtype == "resource" for index in (*node.inputs, *node.outputs)
-        )
-        if ordered:
+    ordered = _ordered(outline)
+    for index, (reads, writes, mine) in enumerate(zip(outline.read, outline.written, taken, strict=True)):
+        epoch = max([at[tensor] for tensor in reads], default=0)
+        if index in ordered:
             epoch = max(epoch, last_ordered)
         if (epoch % 2 == 0) != (mine == first):
             epoch += 1
-        if ordered:
+        if index in ordered:
             last_ordered = epoch
-        for index in node.outputs:
-            if index >= 0:
-                at[index] = epoch
+        for tensor in writes:
+            if tensor >= 0:
+                at[tensor] = epoch
         result.append(epoch)
     return result
 
 
-def largest(subgraph: Subgraph, taken: Sequence[bool]) -> list[int]:
+def _ordered(outline: Outline) -> set[int]:
+    """Nodes with side effects."""
+    handles = {index for index, dtype in enumerate(outline.dtypes) if dtype == "resource"}
+    found = set(outline.nodes_of(*_ORDERED))
+    if handles:
+        found.update(
+            index
+            for index, (reads, writes) in enumerate(zip(outline.read, outline.written, strict=True))
+            if not handles.isdisjoint(reads) or not handles.isdisjoint(writes)
+        )
+    return found
+
+
+def largest(outline: Outline, taken: Sequence[bool]) -> list[int]:
     """Indices of the nodes in the accelerator's largest subset, of equals the first."""
     groups: dict[int, list[int]] = {}
-    for index, (epoch, mine) in enumerate(zip(epochs(subgraph, taken), taken, strict=True)):
+    for index, (epoch, mine) in enumerate(zip(epochs(outline, taken), taken, strict=True)):
         if mine:
             groups.setdefault(epoch, []).append(index)
     return max(groups.values(), key=len) if groups else []
 
 
 def delegated(
-    subgraph: Subgraph, taken: Sequence[bool], folded: Collection[int], max_partitions: int | None = 1
+    outline: Outline, taken: Sequence[bool], folded: Collection[int], max_partitions: int | None = 1
 ) -> list[int]:
     """Indices of the nodes that the accelerator gets.
 
     Args:
-        subgraph: The graph.
+        outline: The graph.
         taken: For each node, whether the accelerator would take it.
         folded: Indices of DEQUANTIZE nodes of float16 constants; what `taken` says of them does not count.
         max_partitions: How many subsets the delegate asks for; None for all.
@@ -105,67 +113,64 @@ def delegated(
     if flags and sum(flags) + len(folded) == len(flags):
         return list(range(len(flags)))
     if max_partitions == 1:
-        return largest(subgraph, flags)
+        return largest(outline, flags)
     groups: dict[int, list[int]] = {}
-    for index, (epoch, mine) in enumerate(zip(epochs(subgraph, flags), flags, strict=True)):
+    for index, (epoch, mine) in enumerate(zip(epochs(outline, flags), flags, strict=True)):
         if mine:
             groups.setdefault(epoch, []).append(index)
     chosen = sorted(groups.values(), key=len, reverse=True)[:max_partitions]
     return sorted(index for group in chosen for index in group)
 
 
-def partitions(subgraph: Subgraph, on_accelerator: Collection[int]) -> list[Partition]:
+def partitions(outline: Outline, on_accelerator: Collection[int]) -> list[Partition]:
     """The parts in which the graph is executed, in order.
 
     Nodes handed over together may still end up in several parts: what another part needs in between splits them.
     """
     chosen = set(on_accelerator)
-    if len(chosen) == len(subgraph.nodes) > 0:
-        whole = tuple(range(len(subgraph.nodes)))
-        return [Partition(True, whole, tuple(subgraph.inputs), tuple(subgraph.outputs))]
-    flags = [index in chosen for index in range(len(subgraph.nodes))]
+    total = len(outline.codes)
+    if len(chosen) == total > 0:
+        return [Partition(True, tuple(range(total)), tuple(outline.inputs), tuple(outline.outputs))]
+    flags = [index in chosen for index in range(total)]
+    at = epochs(outline, flags)
     groups: dict[int, list[int]] = {}
-    for index, epoch in enumerate(epochs(subgraph, flags)):
-        groups.setdefault(epoch, []).append(index)
-    home = {
-        tensor: epoch
-        for epoch, nodes in groups.items()
-        for node in nodes
-        for tensor in subgraph.nodes[node].outputs
-    }
+    home: dict[int, int] = {}
     readers: dict[int, set[int]] = {}
-    for epoch, nodes in groups.items():
-        for node in nodes:
-            for tensor in subgraph.nodes[node].inputs:
-                readers.setdefault(tensor, set()).add(epoch)
-    returned = set(subgraph.outputs)
+    for node, epoch in enumerate(at):
+        groups.setdefault(epoch, []).append(node)
+        for tensor in outline.written[node]:
+            home[tensor] = epoch
+        for tensor in outline.read[node]:
+            readers.setdefault(tensor, set()).add(epoch)
+    returned, constant = set(outline.outputs), outline.is_constant
     parts: list[Partition] = []
     for epoch, nodes in sorted(groups.items()):
         inputs = dict.fromkeys(
             tensor
             for node in nodes
-            for tensor in subgraph.nodes[node].inputs
-            if tensor >= 0 and home.get(tensor) != epoch and not subgraph.tensors[tensor].is_constant
+            for tensor in outline.read[node]
+            if tensor >= 0 and home.get(tensor) != epoch and not constant[tensor]
         )
         outputs = dict.fromkeys(
             tensor
             for node in nodes
-            for tensor in subgraph.nodes[node].outputs
+            for tensor in outline.written[node]
             if tensor >= 0 and (tensor in returned or readers.get(tensor, set()) - {epoch})
         )
         parts.append(Partition(flags[nodes[0]], tuple(nodes), tuple(inputs), tuple(outputs)))
     return parts
 
 
-def crossings(subgraph: Subgraph, parts: Sequence[Partition], halves: Collection[int] = ()) -> list[int]:
+def crossings(parts: Sequence[Partition], halves: Collection[int] = ()) -> list[int]:
     """Tensors that go from one side to the other inside of the graph, once for each accelerator part that reads or
     computes them; what comes from or goes to the caller is not counted.
 
     Args:
-        subgraph: The graph.
-        parts: Its parts.
+        parts: The graph's parts.
         halves: Tensors that stand for folded float16 constants, which never travel.
     """
+    if all(part.accelerated for part in parts):
+        return []
     produced = {tensor for part in parts if not part.accelerated for tensor in part.outputs}
     consumed = {tensor for part in parts if not part.accelerated for tensor in part.inputs}
     crossing: list[int] = []

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from assay.graph.lint.report import Finding, NodeReport
 from assay.graph.lint.traits import pattern
+from assay.graph.outline import elements
 
 if TYPE_CHECKING:
-    from assay.graph import Model, Node, Subgraph, Tensor
+    from assay.graph.outline import Outline
 
 #: Elements that an fp16 sum of values around 1 can hold before it passes 65504, the largest fp16 number, with
 #: headroom for values around 8.
@@ -255,71 +256,69 @@ _GLOBAL_MEAN = Risk(
 )
 
 
-def risks(model: Model, subgraph: Subgraph) -> Iterator[tuple[Risk, int]]:
+def risks(outline: Outline) -> Iterator[tuple[Risk, int]]:
     """Patterns in a graph that run and may be wrong on GPUs: the risk and the node it is at."""
-    producers = subgraph.producers()
-    returned = set(subgraph.outputs)
-    consumed = {index for node in subgraph.nodes for index in node.inputs}
-    nodes, tensors = subgraph.nodes, subgraph.tensors
+    subjects = outline.nodes_of("BATCH_MATMUL", "ADD", "MEAN", "SUM")
+    if not subjects:
+        return
+    graph = _Wiring(outline)
+    returned = set(outline.outputs)
+    consumed = set(outline.reads.flat.tolist())
+    for node in subjects:
+        op, reads, out = outline.op[node], outline.read[node], outline.written[node][0]
+        if op == "BATCH_MATMUL":
+            if graph.rank3(node) and outline.shape[out][0] > 1:
+                softmax = graph.before(node, 0, ("RESHAPE", "TRANSPOSE", "CAST"))
+                if softmax is not None and outline.op[softmax] == "SOFTMAX":
+                    product = graph.before(softmax, 0, ("RESHAPE", "ADD", "MUL", "DIV", "TRANSPOSE"))
+                    if product is not None and outline.op[product] == "BATCH_MATMUL" and graph.rank3(product):
+                        yield _COLLAPSED, node
+        elif op == "ADD" and len(reads) == 2:
+            constant = any(index >= 0 and outline.is_constant[index] for index in reads)
+            if out in returned and out in consumed and not constant:
+                yield _ADD_OUTPUT, node
+            for position in (0, 1):
+                source = graph.before(node, position, ("RESHAPE",))
+                other = reads[1 - position]
+                if source is not None and outline.op[source] == "BATCH_MATMUL" and other >= 0:
+                    if pattern(outline.shape[other], outline.shape[out]) not in ("same", "scalar"):
+                        yield _BROADCAST_ADD, node
+                    break
+        elif op in ("MEAN", "SUM") and len(reads) == 2:
+            source = graph.before(node)
+            if source is not None and graph.squares(source):
+                yield _LAYER_NORM, node
+            if elements(outline.shape[reads[0]]) // max(elements(outline.shape[out]), 1) >= _FP16_SUM:
+                yield _GLOBAL_MEAN, node
 
-    def before(node: Node, position: int = 0, through: tuple[str, ...] = ()) -> Node | None:
+
+class _Wiring:
+    """Who computes what a node reads."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+        self._producers = outline.producers()
+
+    def before(self, node: int, position: int = 0, through: tuple[str, ...] = ()) -> int | None:
         """The node that computes an input, looked for past some ops."""
         for _ in range(8):
-            index = node.inputs[position] if position < len(node.inputs) else -1
-            if index not in producers:
+            reads = self._outline.read[node]
+            found = self._producers.get(reads[position]) if position < len(reads) else None
+            if found is None:
                 return None
-            node, position = nodes[producers[index]], 0
-            if node.op not in through:
+            node, position = found, 0
+            if self._outline.op[node] not in through:
                 return node
         return None
 
-    for node in nodes:
-        if (
-            node.op == "BATCH_MATMUL"
-            and len(tensors[node.outputs[0]].shape) == 3
-            and tensors[node.outputs[0]].shape[0] > 1
-        ):
-            softmax = before(node, 0, ("RESHAPE", "TRANSPOSE", "CAST"))
-            if softmax is not None and softmax.op == "SOFTMAX":
-                product = before(softmax, 0, ("RESHAPE", "ADD", "MUL", "DIV", "TRANSPOSE"))
-                if (
-                    product is not None
-                    and product.op == "BATCH_MATMUL"
-                    and len(tensors[product.outputs[0]].shape) == 3
-                ):
-                    yield _COLLAPSED, node.index
-        elif node.op == "ADD" and len(node.inputs) == 2:
-            if node.outputs[0] in returned and node.outputs[0] in consumed and not _constant(tensors, node):
-                yield _ADD_OUTPUT, node.index
-            out = tensors[node.outputs[0]].shape
-            for position in (0, 1):
-                source = before(node, position, ("RESHAPE",))
-                other = node.inputs[1 - position]
-                if source is not None and source.op == "BATCH_MATMUL" and other >= 0:
-                    if pattern(tensors[other].shape, out) not in ("same", "scalar"):
-                        yield _BROADCAST_ADD, node.index
-                    break
-        elif node.op in ("MEAN", "SUM") and len(node.inputs) == 2:
-            source = before(node)
-            if source is not None and _squares(source):
-                yield _LAYER_NORM, node.index
-            if _reduced(tensors, node) >= _FP16_SUM:
-                yield _GLOBAL_MEAN, node.index
+    def rank3(self, node: int) -> bool:
+        """True if the node's output has three dimensions."""
+        return len(self._outline.shape[self._outline.written[node][0]]) == 3
 
-
-def _constant(tensors: Sequence[Tensor], node: Node) -> bool:
-    return any(index >= 0 and tensors[index].is_constant for index in node.inputs)
-
-
-def _squares(node: Node) -> bool:
-    return node.op in ("SQUARE", "SQUARED_DIFFERENCE") or (
-        node.op == "MUL" and len(node.inputs) == 2 and node.inputs[0] == node.inputs[1]
-    )
-
-
-def _reduced(tensors: Sequence[Tensor], node: Node) -> int:
-    source, out = tensors[node.inputs[0]], tensors[node.outputs[0]]
-    return source.elements // max(out.elements, 1)
+    def squares(self, node: int) -> bool:
+        """True if the node squares something."""
+        op, reads = self._outline.op[node], self._outline.read[node]
+        return op in ("SQUARE", "SQUARED_DIFFERENCE") or (op == "MUL" and len(reads) == 2 and reads[0] == reads[1])
 
 
 def group(

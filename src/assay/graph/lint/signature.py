@@ -9,15 +9,22 @@ the same, is what the probe's repeated shapes and the truth benchmark check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay.graph.lint.traits import traits_of
+import numpy as np
+
+from assay.graph.columns import Array, Ragged
+from assay.graph.lint.traits import Kind, option_traits, shape_traits
+from assay.graph.outline import Outline, elements
 
 if TYPE_CHECKING:
-    from assay.graph import Model, Node, Subgraph, Tensor
+    from assay.graph import Model, Node, Subgraph
 
+#: Constants of whole numbers up to this many elements are parameters of an op: axes, sizes, indices.
+_PARAMETER = 64
+_PARAMETERS = {"int32": 4, "int64": 8}
 _MANY = (2, 4, 8, 16)
 _VARIADIC = frozenset({"CONCATENATION", "PACK", "ADD_N", "SPLIT", "SPLIT_V", "UNPACK", "STABLEHLO_CONCATENATE"})
 
@@ -60,134 +67,163 @@ class Signature:
         return cls(op, tensors, tuple(traits))
 
 
-def folded_halves(model: Model, subgraph: Subgraph) -> dict[int, int]:
+def folded_halves(outline: Outline) -> dict[int, int]:
     """Outputs of DEQUANTIZE of a float16 constant -> that constant.
 
     A delegate that knows float16 reads the constant itself, so the node that uses it has a float16 constant
     for input and the DEQUANTIZE is folded away.
     """
-    tensors = subgraph.tensors
-    return {
-        node.outputs[0]: node.inputs[0]
-        for node in subgraph.nodes
-        if node.op == "DEQUANTIZE"
-        and len(node.inputs) == 1
-        and len(node.outputs) == 1
-        and node.inputs[0] >= 0
-        and tensors[node.inputs[0]].dtype == "float16"
-        and tensors[node.inputs[0]].is_constant
-    }
+    found: dict[int, int] = {}
+    for node in outline.nodes_of("DEQUANTIZE"):
+        reads, writes = outline.read[node], outline.written[node]
+        half = len(reads) == len(writes) == 1 and reads[0] >= 0 and outline.dtypes[reads[0]] == "float16"
+        if half and outline.is_constant[reads[0]]:
+            found[writes[0]] = reads[0]
+    return found
 
 
-def signature_of(
-    model: Model, subgraph: Subgraph, node: Node, halves: Mapping[int, int] | None = None
-) -> Signature:
-    """The signature of one node.
+def signature_of(model: Model, subgraph: Subgraph, node: Node) -> Signature:
+    """The signature of one node, float16 weights seen through their DEQUANTIZE.
 
     Args:
         model: The model, for constant values.
         subgraph: The node's subgraph.
         node: The node.
-        halves: What `folded_halves` says of the subgraph; None to see every DEQUANTIZE as a node of its own.
 
     Returns:
         The signature; it never depends on names, nor on sizes except through the traits.
     """
-    tensors = subgraph.tensors
-    folded = halves or {}
-    inputs = [None if index < 0 else tensors[folded.get(index, index)] for index in node.inputs]
-    outputs = [None if index < 0 else tensors[index] for index in node.outputs]
-    while inputs and inputs[-1] is None:
-        # An absent trailing input (a bias) is the same to every kernel as one that is not listed.
-        inputs.pop()
-    read = _reader(model, inputs)
-    traits = traits_of(node, inputs, outputs, read)
-    runtime = [index for index in node.inputs if index >= 0 and not tensors[index].is_constant]
-    if len(set(runtime)) < len(runtime):
-        traits["same_input"] = "yes"
-    traits["version"] = str(node.version)
-    many = node.op in _VARIADIC
-    described = f"{_list(inputs, traits, 'inputs', many)} -> {_list(outputs, traits, 'outputs', many)}"
-    return Signature(node.op, described, tuple(sorted(traits.items())))
+    outline = model.outline(subgraph)
+    return Signatures(outline, folded_halves(outline)).of(node.index)
 
 
-class Alike:
-    """Tells nodes apart quickly: nodes with equal keys have equal signatures, and most of a model's are alike.
+class Signatures:
+    """The signatures of a subgraph's nodes.
 
     Args:
-        model: The model.
-        subgraph: The nodes' subgraph.
-        halves: As in `signature_of`.
+        outline: The subgraph.
+        halves: What `folded_halves` says of it; empty to see every DEQUANTIZE as a node of its own.
     """
 
-    def __init__(self, model: Model, subgraph: Subgraph, halves: Mapping[int, int]) -> None:
-        self._model = model
-        self._tensors = subgraph.tensors
-        self._halves = halves
-        self._seen: dict[int, Any] = {-1: None}
+    def __init__(self, outline: Outline, halves: Mapping[int, int]) -> None:
+        self._outline = outline
+        ids, kinds = _kinds(outline)
+        # The last one is for -1, an absent input.
+        written = np.array([*ids, len(kinds)], np.int32)
+        read = written
+        if halves:
+            read = written.copy()
+            read[list(halves)] = written[list(halves.values())]
+        every: list[Kind | None] = [*kinds, None]
+        self._written, self._read = ([every[index] for index in side.tolist()] for side in (written, read))
+        self._known: dict[Any, Signature] = {}
+        self._codes: list[int] = outline.codes.tolist()
+        self._keys = self._all_keys(read, written)
 
-    def key(self, node: Node) -> Any:
-        """A hashable value for a node."""
-        inputs = [self._halves.get(index, index) for index in node.inputs] if self._halves else node.inputs
-        same = len(set(node.inputs)) < len(node.inputs)
-        return (
-            node.op,
-            node.version,
-            tuple([self._of(index) for index in inputs]),
-            tuple([self._of(index) for index in node.outputs]),
-            str(node.options),
-            bytes(node.custom_options),
-            tuple(node.inputs) if same else None,
+    def _all_keys(self, read: Array, written: Array) -> list[Any]:
+        """For each node the bytes of what its signature depends on, in numbers."""
+        outline = self._outline
+        reads, writes = outline.reads, outline.writes
+        heads = np.empty((len(self._codes), 3), np.int32)
+        heads[:, 0], heads[:, 1], heads[:, 2] = outline.codes, outline.option_ids, reads.lengths
+        head, left, right = heads.tobytes(), read[reads.flat].tobytes(), written[writes.flat].tobytes()
+        ends, others = (reads.starts * 4).tolist(), (writes.starts * 4).tolist()
+        keys: list[Any] = [
+            head[12 * node : 12 * node + 12]
+            + left[ends[node] : ends[node + 1]]
+            + right[others[node] : others[node + 1]]
+            for node in range(len(heads))
+        ]
+        for node in _repeating(reads):
+            keys[node] = (keys[node], outline.read[node])
+        for node, options in outline.custom.items():
+            keys[node] = (keys[node], options)
+        return keys
+
+    def key(self, node: int) -> Any:
+        """A hashable value: nodes with equal keys have equal signatures, and most of a model's nodes are alike."""
+        return self._keys[node]
+
+    def of(self, node: int) -> Signature:
+        """The signature of one node."""
+        outline = self._outline
+        code = outline.ops[self._codes[node]]
+        reads = outline.read[node]
+        inputs = [self._read[index] for index in reads]
+        outputs = [self._written[index] for index in outline.written[node]]
+        while inputs and inputs[-1] is None:
+            # An absent trailing input (a bias) is the same to every kernel as one that is not listed.
+            inputs.pop()
+        position = outline.option_ids[node]
+        options = outline.options[position]
+        traits = shape_traits(code.op, options, outline.custom.get(node, b""), inputs, outputs)
+        if len(set(reads)) < len(reads):
+            runtime = [index for index in reads if index >= 0 and not outline.is_constant[index]]
+            if len(set(runtime)) < len(runtime):
+                traits["same_input"] = "yes"
+        texts = (
+            ["absent" if kind is None else kind.text for kind in inputs],
+            ["absent" if kind is None else kind.text for kind in outputs],
         )
-
-    def _of(self, index: int) -> Any:
-        found = self._seen.get(index)
-        if found is None and index >= 0:
-            tensor = self._tensors[index]
-            # Small constants of whole numbers are parameters of the op: axes, sizes, indices.
-            small = tensor.is_constant and tensor.dtype in ("int32", "int64") and tensor.elements <= 64
-            values = bytes(self._model.constant_bytes(tensor)) if small else None
-            found = self._seen[index] = (describe(tensor), tensor.shape, values)
+        # Nodes whose tensors differ in size alone mostly end here.
+        key = (self._codes[node], position, tuple(texts[0]), tuple(texts[1]), tuple(traits.items()))
+        found = self._known.get(key)
+        if found is None:
+            traits = {"version": str(code.version), **option_traits(code.op, options), **traits}
+            many = code.op in _VARIADIC
+            described = f"{_list(texts[0], traits, 'inputs', many)} -> {_list(texts[1], traits, 'outputs', many)}"
+            found = self._known[key] = Signature(code.op, described, tuple(sorted(traits.items())))
         return found
 
 
-def _reader(model: Model, inputs: Sequence[Tensor | None]) -> Callable[[int], Any]:
-    def read(position: int) -> Any:
-        """The constant value of an input, or None where it is not constant or not there."""
-        if position >= len(inputs):
-            return None
-        tensor = inputs[position]
-        if tensor is None or not tensor.is_constant:
-            return None
-        return model.data(tensor)
-
-    return read
+def _repeating(reads: Ragged) -> list[int]:
+    """Nodes that read a tensor more than once."""
+    places = np.lexsort((reads.flat, reads.owners()))
+    flat, owners = reads.flat[places], reads.owners()[places]
+    again = (flat[1:] == flat[:-1]) & (owners[1:] == owners[:-1])
+    return np.unique(owners[1:][again]).tolist()
 
 
-def describe(tensor: Tensor | None) -> str:
-    """A tensor as signatures have it: `const int8@c[4]`."""
-    if tensor is None:
-        return "absent"
-    quantization = tensor.quantization
-    kind = ""
-    if quantization is not None and len(quantization.scales):
-        kind = "@c" if len(quantization.scales) > 1 else "@t"
-    constant = "const " if tensor.is_constant else "variable " if tensor.is_variable else ""
-    if not tensor.elements:
+def _kinds(outline: Outline) -> tuple[list[int], list[Kind]]:
+    """Each tensor's kind, as a position in a list of the kinds that there are."""
+    known: dict[Any, int] = {}
+    flags = (
+        outline.constant * 1 + outline.variable * 2 + outline.sparse * 4 + np.minimum(outline.scales, 2) * 8
+    ).tolist()
+    ids = [known.setdefault(key, len(known)) for key in zip(outline.dtypes, outline.shape, flags, strict=True)]
+    kinds = [_kind(*key) for key in known]
+    for index in np.flatnonzero(outline.constant).tolist():
+        kind = kinds[ids[index]]
+        width = _PARAMETERS.get(kind.dtype)
+        if width is None or (count := elements(kind.shape)) > _PARAMETER:
+            continue
+        data = bytes(outline.constant_bytes(index))
+        if len(data) == count * width:
+            key = (ids[index], data)
+            if key not in known:
+                known[key] = len(kinds)
+                kinds.append(kind.valued(data))
+            ids[index] = known[key]
+    return ids, kinds
+
+
+def _kind(dtype: str, shape: tuple[int, ...], flags: int) -> Kind:
+    constant = "const " if flags & 1 else "variable " if flags & 2 else ""
+    if not elements(shape):
         # Nothing is in it, so it has no bytes in the file, and kernels take it for known all the same.
         constant = "empty "
-    sparse = " sparse" if tensor.sparsity is not None else ""
-    return f"{constant}{tensor.dtype}{kind}[{len(tensor.shape)}]{sparse}"
+    quantization = ("", "@t", "@c")[flags // 8]
+    sparse = " sparse" if flags & 4 else ""
+    return Kind(f"{constant}{dtype}{quantization}[{len(shape)}]{sparse}", dtype, shape, bool(flags & 1))
 
 
-def _list(tensors: Sequence[Tensor | None], traits: dict[str, str], what: str, many: bool) -> str:
-    texts = [describe(tensor) for tensor in tensors]
+def _list(texts: list[str], traits: dict[str, str], what: str, many: bool) -> str:
     if len(texts) < 4 or not many:
         return ", ".join(texts)
     # Long lists (concatenation, pack, split) by their kinds and a bucket of their length: a delegate's answer
     # does not depend on whether there are five or six of a kind, and it may on whether there are many.
-    kinds = list(dict.fromkeys(texts))
-    if len(kinds) > 2:
+    distinct = list(dict.fromkeys(texts))
+    if len(distinct) > 2:
         return ", ".join(texts)
     traits[f"n_{what}"] = next((f"<={limit}" for limit in _MANY if len(texts) <= limit), f">{_MANY[-1]}")
-    return "many " + " and ".join(sorted(kinds))
+    return "many " + " and ".join(sorted(distinct))

@@ -7,14 +7,37 @@ makes a signature "not measured", one too few would make it "measured" without b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-if TYPE_CHECKING:
-    from assay.graph import Node, Tensor
+import numpy as np
 
-Read = Callable[[int], Any]
-Tensors = Sequence["Tensor | None"]
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """All of a tensor that a signature can depend on. Tensors of one kind share one object.
+
+    Attributes:
+        text: As signatures have it: `const int8@c[4]`.
+        dtype: As in `Tensor.dtype`.
+        shape: Its shape.
+        is_constant: Whether the file has its values.
+        data: Those values, for a constant that is a parameter of an op: axes, sizes, indices.
+    """
+
+    text: str
+    dtype: str
+    shape: tuple[int, ...]
+    is_constant: bool
+    data: bytes | None = None
+
+    def valued(self, data: bytes) -> Kind:
+        """This kind with values."""
+        return replace(self, data=data)
+
+
+Kinds = Sequence[Kind | None]
 Traits = dict[str, str]
 
 # Options whose value has no part in a signature: free numbers, sizes that the tensors say as well, names, and
@@ -116,22 +139,35 @@ _CONVOLUTION = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "CON
 _POOL = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"})
 
 
-def traits_of(node: Node, inputs: Tensors, outputs: Tensors, read: Read) -> Traits:
-    """Traits of a node, by name.
+def option_traits(op: str, options: Mapping[str, Any]) -> Traits:
+    """Traits that follow from options alone, by name."""
+    traits = {
+        name: _option(name, value)
+        for name, value in options.items()
+        if not (name in _FREE or value in _DEFAULTS or (name == "quantized_bias_type" and value == "float32"))
+    }
+    if op in _CONVOLUTION or op in _POOL:
+        strides = [options.get(name) or 1 for name in ("stride_d", "stride_h", "stride_w") if name in options]
+        traits["stride"] = _steps(strides)
+        dilations = [options.get(f"dilation_{side}_factor") or 1 for side in "dhw"]
+        if any(step != 1 for step in dilations):
+            traits["dilation"] = _steps(dilations)
+    return traits
+
+
+def shape_traits(
+    op: str, options: Mapping[str, Any], custom_options: bytes, inputs: Kinds, outputs: Kinds
+) -> Traits:
+    """Traits that follow from shapes and constants, by name; they overrule those that options are.
 
     Args:
-        node: The node.
+        op: The op.
+        options: Its options.
+        custom_options: A custom op's options.
         inputs: Its input tensors, None where absent; a folded float16 constant stands for its DEQUANTIZE.
         outputs: Its output tensors.
-        read: Gives the constant value of an input by position, or None.
     """
-    op = node.op
-    options = node.options
     traits: Traits = {}
-    for name, value in options.items():
-        if name in _FREE or value in _DEFAULTS or (name == "quantized_bias_type" and value == "float32"):
-            continue
-        traits[name] = _option(name, value)
     main = inputs[0] if inputs else None
     if main is not None and not main.is_constant and len(main.shape) > 1:
         traits["batch"] = "1" if main.shape[0] == 1 else "n"
@@ -140,22 +176,30 @@ def traits_of(node: Node, inputs: Tensors, outputs: Tensors, read: Read) -> Trai
     elif op in _CONVOLUTION or op in _POOL:
         _window(op, options, inputs, traits)
     elif op in _REDUCE:
-        _axes(read(1), main, traits)
+        _axes(_value(inputs, 1), main, traits)
     elif op in _PAD:
-        _padding(read(1), traits)
+        _padding(_value(inputs, 1), traits)
     elif op in _AXIS_OPTION:
         _axis(options.get("axis", 0), outputs[0] if op in ("PACK", "ONE_HOT") else main, traits)
     elif op in _AXIS_INPUT:
         axis_at, of = _AXIS_INPUT[op]
-        axis = read(axis_at)
+        axis = _value(inputs, axis_at)
         if axis is not None and axis.size == 1:
             subject = outputs[0] if op == "EXPAND_DIMS" else inputs[of] if of < len(inputs) else None
             _axis(int(axis.reshape(-1)[0]), subject, traits)
     elif op in _SPECIAL:
-        _SPECIAL[op](node, inputs, outputs, read, traits)
-    elif node.custom_options:
-        traits["custom_options"] = _bytes_trait(node.custom_options)
+        _SPECIAL[op](options, inputs, outputs, traits)
+    elif custom_options:
+        traits["custom_options"] = _bytes_trait(custom_options)
     return traits
+
+
+def _value(inputs: Kinds, position: int) -> Any:
+    """The value of a parameter as an array, or None where the input is not one or not there."""
+    kind = inputs[position] if position < len(inputs) else None
+    if kind is None or kind.data is None:
+        return None
+    return np.frombuffer(kind.data, kind.dtype).reshape(kind.shape)
 
 
 def _option(name: str, value: Any) -> str:
@@ -207,7 +251,7 @@ def pattern(shape: Sequence[int], out: Sequence[int]) -> str:
     return "".join(marks)
 
 
-def _broadcast(inputs: Tensors, outputs: Tensors, traits: Traits) -> None:
+def _broadcast(inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
     out = outputs[0]
     if out is None:
         return
@@ -215,12 +259,7 @@ def _broadcast(inputs: Tensors, outputs: Tensors, traits: Traits) -> None:
     traits["operands"] = "/".join(patterns)
 
 
-def _window(op: str, options: dict[str, Any], inputs: Tensors, traits: Traits) -> None:
-    stride = [options.get(name) or 1 for name in ("stride_d", "stride_h", "stride_w") if name in options]
-    dilation = [options.get(f"dilation_{side}_factor") or 1 for side in "dhw"]
-    traits["stride"] = _steps(stride)
-    if any(step != 1 for step in dilation):
-        traits["dilation"] = _steps(dilation)
+def _window(op: str, options: Mapping[str, Any], inputs: Kinds, traits: Traits) -> None:
     if op in _POOL:
         kernel = [options.get("filter_height") or 1, options.get("filter_width") or 1]
         traits["kernel"] = "1" if max(kernel) == 1 else "n"
@@ -247,7 +286,7 @@ def _steps(steps: Sequence[int]) -> str:
     return "uneven"
 
 
-def _axes(value: Any, main: Tensor | None, traits: Traits) -> None:
+def _axes(value: Any, main: Kind | None, traits: Traits) -> None:
     if value is None or main is None:
         return
     rank = len(main.shape)
@@ -255,7 +294,7 @@ def _axes(value: Any, main: Tensor | None, traits: Traits) -> None:
     traits["axes"] = "".join(map(str, axes)) or "none"
 
 
-def _axis(axis: int, subject: Tensor | None, traits: Traits) -> None:
+def _axis(axis: int, subject: Kind | None, traits: Traits) -> None:
     rank = len(subject.shape) if subject is not None else 0
     traits["axis"] = str(axis + rank if axis < 0 else axis)
 
@@ -268,26 +307,25 @@ def _padding(value: Any, traits: Traits) -> None:
     traits["rows"] = str(len(value))
 
 
-def _transpose(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
-    value = read(1)
+def _transpose(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+    value = _value(inputs, 1)
     if value is not None:
         traits["perm"] = "".join(str(int(axis)) for axis in value.reshape(-1))
 
 
-def _slice(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
+def _slice(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
     source, out = inputs[0], outputs[0]
     if source is not None and out is not None and len(source.shape) == len(out.shape):
         cut = "".join(str(i) for i, (a, b) in enumerate(zip(source.shape, out.shape, strict=True)) if a != b)
         traits["axes"] = cut or "none"
-    begin, size = read(1), read(2)
+    begin, size = _value(inputs, 1), _value(inputs, 2)
     if begin is not None and size is not None:
         traits["to_end"] = "yes" if (size.reshape(-1) == -1).any() else "no"
 
 
-def _strided_slice(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
+def _strided_slice(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
     source = inputs[0]
-    begin, end, strides = read(1), read(2), read(3)
-    options = node.options
+    begin, end, strides = _value(inputs, 1), _value(inputs, 2), _value(inputs, 3)
     for name in ("shrink_axis_mask", "new_axis_mask"):
         mask = options.get(name) or 0
         if mask:
@@ -318,7 +356,7 @@ def _strided_slice(node: Node, inputs: Tensors, outputs: Tensors, read: Read, tr
         traits["stepped"] = stepped + ("-" if min(steps) < 0 else "")
 
 
-def _reshape(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
+def _reshape(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
     source, out = inputs[0], outputs[0]
     if source is None or out is None or not source.shape or not out.shape:
         return
@@ -327,21 +365,21 @@ def _reshape(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: 
         traits["shape"] = "option"
 
 
-def _fully_connected(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
+def _fully_connected(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
     source, weights = inputs[0], inputs[1] if len(inputs) > 1 else None
     if source is None or weights is None or not source.shape or not weights.shape:
         return
     traits["flattens"] = "no" if source.shape[-1] == weights.shape[-1] else "yes"
 
 
-def _batch_matmul(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
+def _batch_matmul(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
     if len(inputs) < 2 or inputs[0] is None or inputs[1] is None:
         return
     left, right = tuple(inputs[0].shape[:-2]), tuple(inputs[1].shape[:-2])
     traits["batches"] = "equal" if left == right else "broadcast"
 
 
-def _resize(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
+def _resize(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
     source, out = inputs[0], outputs[0]
     if source is None or out is None or len(source.shape) != 4 or len(out.shape) != 4:
         return
@@ -350,26 +388,26 @@ def _resize(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: T
     traits["scale"] = "mixed" if up and down else "up" if up else "down" if down else "same"
 
 
-def _tile(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
-    value = read(1)
+def _tile(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+    value = _value(inputs, 1)
     if value is not None:
         traits["axes"] = "".join(str(i) for i, times in enumerate(value.reshape(-1)) if times != 1) or "none"
 
 
-def _composite(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
-    attributes = node.options.get("composite_attributes")
+def _composite(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+    attributes = options.get("composite_attributes")
     if attributes is not None and len(attributes):
         traits["attributes"] = _bytes_trait(bytes(bytearray(attributes)))
 
 
-def _squeeze(node: Node, inputs: Tensors, outputs: Tensors, read: Read, traits: Traits) -> None:
+def _squeeze(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
     source = inputs[0]
-    dims = node.options.get("squeeze_dims")
+    dims = options.get("squeeze_dims")
     if source is not None and dims is not None and len(dims):
         traits["axes"] = "".join(str(int(dim) % max(len(source.shape), 1)) for dim in dims)
 
 
-_SPECIAL: dict[str, Callable[[Any, Tensors, Tensors, Read, Traits], None]] = {
+_SPECIAL: dict[str, Callable[[Mapping[str, Any], Kinds, Kinds, Traits], None]] = {
     "TRANSPOSE": _transpose,
     "SLICE": _slice,
     "STRIDED_SLICE": _strided_slice,
