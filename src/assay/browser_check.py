@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
-import shutil
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -28,6 +26,7 @@ from assay.lanes.browser.page_job import BrowserFailure, PageEvent, PageJob
 from assay.lanes.browser.server import Body, Server, save_body
 from assay.lanes.registry import find
 from assay.run import RunResult, Settings, run_models
+from assay.scratch import Scratch
 
 LANES = ("wasm_xnnpack", "webgpu_mldrift")
 _POLL_S = 20.0
@@ -51,7 +50,8 @@ class CheckServer:
     def __init__(
         self, runtime: Runtime, *, port: int = 0, out: Path | None = None, runs: int = 30, budget_s: float = 10.0
     ) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="assay-check-"))
+        self._scratch = Scratch()
+        self._folder = self._scratch.path
         self._runtime = runtime
         self._out = out
         self._runs = runs
@@ -90,7 +90,7 @@ class CheckServer:
             if self._busy.acquire(timeout=5):
                 self._busy.release()
         self._server.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.close()
 
     def _tell(self, kind: str, **data: Any) -> None:
         with self._told:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from assay import graph
 from assay.lanes import registry
 from assay.lanes.base import Availability
+from assay.scratch import Scratch
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,7 @@ def _one_op_model() -> graph.Model:
 def _try(check: LaneCheck) -> LaneCheck:
     from assay.run import Settings, run_models
 
-    with tempfile.TemporaryDirectory(prefix="assay-lanes-") as temporary:
-        folder = Path(temporary)
+    with Scratch() as folder:
         path = folder / "one_op.tflite"
         graph.save(_one_op_model(), path)
         settings = Settings(lanes=(check.name,), runs=3, out=folder / "out", time_limit_s=120)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from assay.lanes import host, registry
 from assay.lanes.browser.worker import BrowserWorker
 from assay.lanes.registry import REFERENCES
 from assay.measuring import Bench, Runner, Subject, open_subjects
+from assay.scratch import Scratch
 from assay.settings import FAIL_ON, Settings
 
 __all__ = ["FAIL_ON", "Report", "RunResult", "Settings", "meta_file", "plan_lanes", "run_models"]
@@ -197,9 +197,9 @@ def meta_file(path: Path, settings: Settings) -> Path | None:
 
 def _run_subject(subject: Subject, plan: _Plan, report: Report) -> Iterator[RunResult]:
     settings = plan.settings
-    with tempfile.TemporaryDirectory(prefix="assay-") as scratch:
+    with Scratch() as scratch:
         try:
-            bench = Bench(subject, settings, plan.lanes, plan.runner, Path(scratch))
+            bench = Bench(subject, settings, plan.lanes, plan.runner, scratch)
         except AssayError as error:
             report.errors.append(f"{subject.label}: {error}")
             return

@@ -1,6 +1,9 @@
 """A child that crashes, hangs, eats memory or floods its log is an outcome, never our end."""
 
 import contextlib
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -54,6 +57,29 @@ def test_a_hang_is_killed_with_all_that_it_started(tmp_path: Path):
     grandchild = int((tmp_path / "grandchild").read_text())
     with contextlib.suppress(psutil.NoSuchProcess):
         assert psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE
+
+
+def test_what_a_killed_child_leaves_is_removed(tmp_path: Path):
+    outcome = run("Litter", tmp_path, time_limit_s=3.0)
+    assert outcome.timed_out
+    assert not Path((tmp_path / "litter").read_text()).exists()
+
+
+def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path):
+    code = (
+        "import sys; from assay.lanes import host; from assay.lanes.base import Job; "
+        "host.run_job('bad_lanes:Hang', Job.from_json(sys.argv[1]))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, make_job(tmp_path).to_json()])
+    while not (tmp_path / "grandchild").exists():
+        assert parent.poll() is None
+        time.sleep(0.1)
+    family = psutil.Process(parent.pid).children(recursive=True)
+    assert len(family) == 2
+    parent.kill()
+    parent.wait()
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
 def test_a_glutton_is_stopped(tmp_path: Path):

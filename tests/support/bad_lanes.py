@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -53,6 +54,16 @@ class Hang(_Bad):
     def misbehave(self, job: Job) -> None:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         (Path(job.workdir) / "grandchild").write_text(str(child.pid))
+        time.sleep(600)
+
+
+class Litter(_Bad):
+    """Hangs with files in the system's folder for temporary files, as browsers and drivers do."""
+
+    def misbehave(self, job: Job) -> None:
+        folder = tempfile.mkdtemp()
+        (Path(folder) / "litter").write_text("left")
+        (Path(job.workdir) / "litter").write_text(folder)
         time.sleep(600)
 
 

@@ -87,8 +87,15 @@ def _terminated(signum: int, frame: object) -> None:
 
 
 def main() -> None:
-    """Run the command line; exit 0 fine, 1 found something, 2 misuse, 130 on Ctrl-C, 143 when told to end."""
-    signal.signal(signal.SIGTERM, _terminated)
+    """Run the command line; exit 0 fine, 1 found something, 2 misuse, 130 on Ctrl-C, 143 when told to end.
+
+    129 where the terminal is closed.
+    """
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        # `nohup` has a reason.
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _terminated)
     try:
         app()
     except AssayError as error:

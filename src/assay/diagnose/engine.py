@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from assay.lanes.base import Json
 from assay.lanes.registry import REFERENCES
 from assay.protocol import machine
 from assay.records.files import write_atomic
+from assay.scratch import Scratch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -140,8 +140,8 @@ def diagnose(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
     )
     folder = None if settings.out is None else folder_of(settings.out, path, lane)
-    with tempfile.TemporaryDirectory(prefix="assay-diagnose-") as scratch:
-        run = _Run(subject, lane, settings, finding, folder, Path(scratch), on_progress)
+    with Scratch() as scratch:
+        run = _Run(subject, lane, settings, finding, folder, scratch, on_progress)
         try:
             run.all()
         finally:

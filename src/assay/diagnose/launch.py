@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from assay.lanes.base import Job, Json, LaneFacts, TensorSpec
 from assay.lanes.native import Array, load_arrays, save_arrays
 from assay.protocol.acceptance import Ending, accept
 from assay.records.failure import FailureClass
+from assay.scratch import Scratch
 
 _JOB_LINE = re.compile(r"^\[assay\] job (?P<folder>.+)$", re.MULTILINE)
 
@@ -96,11 +96,12 @@ class Launcher:
         self._threads = threads
         self._time_limit_s = time_limit_s
         self._memory_limit = memory_limit
-        self._folder = Path(tempfile.mkdtemp(prefix="assay-diagnose-"))
+        self._scratch = Scratch()
+        self._folder = self._scratch.path / "trials"
 
     def close(self) -> None:
         """Remove the temporary files."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.close()
 
     def run(self, trials: Sequence[Trial]) -> list[TrialResult]:
         """Run trials, in one process unless one of them ends it.

@@ -1,12 +1,16 @@
 """The child process of a lane: `python -m assay.lanes.child LANE JOB.json [JOB.json ...]`.
 
 Everything that can crash, hang or eat memory happens here. The observation of each job is in its folder
-whatever becomes of this process. Exit code 0: all jobs done; 3: at least one failed, with its error written.
+whatever becomes of this process. Exit code 0: all jobs done; 3: at least one failed, with its error written;
+4: the parent is gone.
 """
 
 import contextlib
 import faulthandler
+import os
 import sys
+import threading
+import time
 from pathlib import Path
 
 from assay.lanes.base import Job, Observation, save_observation
@@ -14,6 +18,7 @@ from assay.lanes.registry import find
 from assay.records.failure import FailureClass
 
 FAILED = 3
+ORPHANED = 4
 
 
 def measure(lane_name: str, job: Job) -> bool:
@@ -34,13 +39,26 @@ def measure(lane_name: str, job: Job) -> bool:
 
 
 def set_up() -> None:
-    """Prepare this process for crashes: say where, and leave no core file."""
+    """Prepare this process for crashes, of its own and of its parent: say where, leave no core file, no orphan."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     faulthandler.enable()
     with contextlib.suppress(ImportError, ValueError, OSError):
         # A crash of the runtime must not leave core files of the size of a model behind.
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _end_with(parent: int) -> None:
+    """End this process, and what it has started, once its parent is gone: nobody else would."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    import psutil
+
+    from assay.lanes import host
+
+    host.kill_all(psutil.Process().children(recursive=True))
+    os._exit(ORPHANED)
 
 
 def main(arguments: list[str]) -> int:

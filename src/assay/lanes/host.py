@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import psutil
 
 from assay.lanes.base import Job, Observation
 from assay.lanes.registry import find
+from assay.scratch import Scratch
 
 LOG_LIMIT = 2**20
 """Of a longer log, the first and the last half of this many characters are read."""
@@ -82,9 +83,11 @@ def run_jobs(
         (folder / "job.json").write_text(job.to_json())
         paths.append(str(folder / "job.json"))
     log_path = Path(jobs[0].workdir) / "child.log"
-    environment = {**os.environ, **lane.child_env(jobs[0].options), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "assay.lanes.child", lane_name, *paths]
-    with log_path.open("wb") as log_file:
+    scratch = Scratch()
+    environment = {**os.environ, **lane.child_env(jobs[0].options), **scratch.environment, "PYTHONUNBUFFERED": "1"}
+    # What a child that is killed leaves behind goes with its folder for temporary files.
+    with contextlib.closing(scratch), log_path.open("wb") as log_file:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -178,12 +181,17 @@ def kill_family(process: subprocess.Popen[bytes]) -> None:
         family = psutil.Process(process.pid).children(recursive=True)
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
-    for member in family:
-        # A browser moves some of its processes to groups of their own.
-        with contextlib.suppress(psutil.Error):
-            member.kill()
+    # A browser moves some of its processes to groups of their own.
+    kill_all(family)
     process.wait()
     psutil.wait_procs(family, timeout=10)
+
+
+def kill_all(processes: Sequence[psutil.Process]) -> None:
+    """Kill processes, those that are gone already left aside."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 def read_log(path: Path, start: int = 0) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import AssayError
+from assay.lanes.host import kill_family
 from assay.probe.cases import Case
 from assay.probe.outcome import Outcome
 from assay.records.files import write_atomic
+from assay.scratch import Scratch
 
 
 @dataclass
@@ -113,12 +114,13 @@ def _run(
     write_atomic(source, json.dumps([case.to_json() for case in waiting]))
     for path in (results, log):
         path.unlink(missing_ok=True)
+    scratch = Scratch()
     process = subprocess.Popen(
         [sys.executable, "-m", worker, str(source), str(results)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=log.open("ab"),
-        env={**os.environ, **environment, "OPENBLAS_NUM_THREADS": "1"},
+        env={**os.environ, **environment, **scratch.environment, "OPENBLAS_NUM_THREADS": "1"},
         start_new_session=True,
     )
     position = 0
@@ -131,9 +133,8 @@ def _run(
                 break
             time.sleep(0.5)
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        kill_family(process)
+        scratch.close()
         _take(results, position, progress)
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
     return " / ".join(lines[-2:])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from assay.lanes import host, registry
 from assay.lanes.base import Job, input_specs, output_specs
 from assay.lanes.native import load_arrays, save_arrays
 from assay.records.files import write_atomic
+from assay.scratch import Scratch
 
 Floats = NDArray[np.float32]
 
@@ -201,8 +201,7 @@ class Segmenter:
         self, model: Path, arrays: Mapping[str, Floats], runs: int
     ) -> tuple[dict[str, Floats], dict[str, float]]:
         signature = self._signatures[model]
-        with tempfile.TemporaryDirectory(prefix="assay-") as scratch:
-            folder = Path(scratch)
+        with Scratch() as folder:
             inputs = folder / "inputs.npz"
             save_arrays(inputs, [arrays[entry.name] for entry in signature.inputs])
             job = Job.of(model, signature, folder / "job", [inputs], runs=runs, threads=self.threads)

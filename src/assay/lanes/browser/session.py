@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from assay.errors import AssayError
+from assay.lanes import host
 from assay.lanes.base import Job, Observation, save_observation
 from assay.lanes.browser import chromium, litertjs
 from assay.lanes.browser.chromium import BrowserOptions
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _OPEN_TIMEOUT_S = 60.0
 _CLOSE_TIMEOUT_S = 5.0
-_LONGEST_SCRATCH = 60
 
 
 class Session:
@@ -35,7 +34,6 @@ class Session:
 
     Args:
         options: Which browser, which adapter, which LiteRT.js.
-        scratch: Folder for the browser's profile and sockets; a folder of its own is made in it.
 
     Attributes:
         options: As given.
@@ -47,7 +45,7 @@ class Session:
         AssayError: Playwright, the browser or the runtime is missing, or the browser cannot be reached.
     """
 
-    def __init__(self, options: BrowserOptions, scratch: Path) -> None:
+    def __init__(self, options: BrowserOptions) -> None:
         if not chromium.has_playwright():
             raise AssayError("the browser lanes need Playwright", fix=chromium.INSTALL_PLAYWRIGHT)
         self.options = options
@@ -55,8 +53,7 @@ class Session:
         self.version = ""
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
-        self._scratch = Path(tempfile.mkdtemp(prefix="browser-", dir=scratch))
-        self._short = _short_path(self._scratch)
+        self._scratch = Path(tempfile.mkdtemp(prefix="browser-"))
         self.server = Server(self.runtime, options.port)
         self._loop = asyncio.new_event_loop()
         try:
@@ -84,22 +81,18 @@ class Session:
         processes = psutil.Process().children(recursive=True)
         with contextlib.suppress(Exception):
             self._loop.run_until_complete(asyncio.wait_for(self._shut(), _CLOSE_TIMEOUT_S))
-        for process in processes:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        host.kill_all(processes)
         psutil.wait_procs(processes, timeout=_CLOSE_TIMEOUT_S)
         self.server.close()
         self._loop.close()
-        if self._short != self._scratch:
-            self._short.unlink(missing_ok=True)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     async def _open(self) -> None:
         from playwright.async_api import Error, async_playwright
 
-        # Whoever kills this process removes the scratch folder; in /tmp the profile would stay.
+        # What a browser leaves behind that is killed goes with this session.
         before = os.environ.get("TMPDIR")
-        os.environ["TMPDIR"] = str(self._short)
+        os.environ["TMPDIR"] = str(self._scratch)
         try:
             self._playwright = await async_playwright().start()
             engine = self._playwright.chromium
@@ -146,30 +139,14 @@ class Session:
         return await context.new_page(), context
 
 
-def _short_path(folder: Path) -> Path:
-    """The folder, by a link where its path is too long for the browser's sockets (107 bytes with their names)."""
-    if len(os.fsencode(folder)) <= _LONGEST_SCRATCH:
-        return folder
-    links = Path(tempfile.gettempdir())
-    for stale in links.glob("assay-link-*"):
-        # A process that was killed could not remove its link; whoever killed it removed the folder.
-        with contextlib.suppress(OSError):
-            if stale.is_symlink() and not stale.exists():
-                stale.unlink()
-    link = links / f"assay-link-{secrets.token_hex(4)}"
-    link.symlink_to(folder, target_is_directory=True)
-    return link
-
-
 class Measurer:
     """Measures jobs one after the other, and may keep the browser between them.
 
     Args:
-        keep: Folder for a browser that stays for the next job with the same options; None starts one for each
-            job, in the job's folder.
+        keep: Whether the browser stays for the next job with the same options.
     """
 
-    def __init__(self, keep: Path | None = None) -> None:
+    def __init__(self, *, keep: bool = False) -> None:
         self._keep = keep
         self._session: Session | None = None
 
@@ -187,7 +164,7 @@ class Measurer:
             if self._session is not None and self._session.options != options:
                 self.close()
             if self._session is None:
-                self._session = Session(options, self._keep or Path(job.workdir))
+                self._session = Session(options)
             self._session.measure(job, observation, accelerator)
             failed = False
         except BrowserFailure as failure:
@@ -198,7 +175,7 @@ class Measurer:
             observation.error_class = FailureClass.LANE_UNAVAILABLE
         finally:
             save_observation(job, observation)
-            if failed or self._keep is None:
+            if failed or not self._keep:
                 self.close()
 
     def close(self) -> None:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from assay.lanes import child, host
 from assay.lanes.base import Job
 from assay.lanes.registry import find
+from assay.scratch import Scratch
 
 
 class BrowserWorker:
@@ -28,7 +27,7 @@ class BrowserWorker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder: Path | None = None
+        self._scratch: Scratch | None = None
 
     def __enter__(self) -> BrowserWorker:
         return self
@@ -47,8 +46,7 @@ class BrowserWorker:
         workdir.mkdir(parents=True, exist_ok=True)
         job_file = workdir / "job.json"
         job_file.write_text(job.to_json())
-        process, folder = self._started()
-        log = folder / "child.log"
+        process, log = self._started()
         start = log.stat().st_size
         assert process.stdin is not None and process.stdout is not None
         answers = process.stdout
@@ -88,7 +86,7 @@ class BrowserWorker:
     def close(self) -> None:
         """End the child with its browser, and remove what they left."""
         process, self._process = self._process, None
-        folder, self._folder = self._folder, None
+        scratch, self._scratch = self._scratch, None
         if process is not None:
             if process.stdin is not None and process.poll() is None:
                 # At the end of its input the child closes the browser and goes.
@@ -97,29 +95,29 @@ class BrowserWorker:
             host.kill_family(process)
             if process.stdout is not None:
                 process.stdout.close()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        if scratch is not None:
+            scratch.close()
 
     def _started(self) -> tuple[subprocess.Popen[bytes], Path]:
-        if self._process is not None and self._folder is not None and self._process.poll() is None:
-            return self._process, self._folder
-        self.close()
-        self._folder = Path(tempfile.mkdtemp(prefix="assay-worker-"))
-        with (self._folder / "child.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "assay.lanes.browser.worker", str(self._folder)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-                start_new_session=True,
-            )
-        return self._process, self._folder
+        """The child and its log; a new one where there is none that lives."""
+        if self._process is None or self._scratch is None or self._process.poll() is not None:
+            self.close()
+            self._scratch = Scratch()
+            with (self._scratch.path / "child.log").open("wb") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "assay.lanes.browser.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    bufsize=0,
+                    env={**os.environ, **self._scratch.environment, "PYTHONUNBUFFERED": "1"},
+                    start_new_session=True,
+                )
+        return self._process, self._scratch.path / "child.log"
 
 
-def main(folder: Path) -> None:
-    """The child: a job a line on stdin, a line on stdout when it is done; the browser stays in `folder`."""
+def main() -> None:
+    """The child: a job a line on stdin, a line on stdout when it is done."""
     from assay.lanes.browser import BrowserLane
     from assay.lanes.browser.session import Measurer
 
@@ -127,7 +125,7 @@ def main(folder: Path) -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     child.set_up()
-    measurer = Measurer(keep=folder)
+    measurer = Measurer(keep=True)
     try:
         for line in sys.stdin:
             request = json.loads(line)
@@ -141,4 +139,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()
