@@ -100,7 +100,11 @@ def open_subjects(path: Path, model_id: str, settings: Settings, meta: Path | No
         known = {str(signature.key): signature for signature in signatures}
         for key in settings.signatures:
             if key not in known:
-                raise AssayError(f"{path} has no signature {key!r}", fix=f"it has {', '.join(known)}")
+                names = ", ".join(str(signature.key) for signature in signatures if signature.key is not None)
+                raise AssayError(
+                    f"{path} has no signature {key!r}",
+                    fix=f"it has {names}" if names else "it has none: leave --signature out",
+                )
         signatures = [known[key] for key in settings.signatures]
     if not signatures:
         raise AssayError(f"{path} has no graph to run")

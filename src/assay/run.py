@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay import catalog, records
-from assay.artifact import model_ids
+from assay.artifact import check_id, model_ids
 from assay.catalog.meta import read_meta
 from assay.entry import Context, browser_entry, device_entry, device_name
 from assay.errors import AssayError
@@ -22,6 +22,7 @@ from assay.lanes import host, registry
 from assay.lanes.browser.worker import BrowserWorker
 from assay.lanes.registry import REFERENCES
 from assay.measuring import Bench, Runner, Subject, open_subjects
+from assay.records.store import locked
 from assay.scratch import Scratch
 from assay.settings import FAIL_ON, Settings
 
@@ -155,8 +156,10 @@ def run_models(
     if settings.meta is not None:
         # Broken, it is misuse, and better known before anything is measured.
         read_meta(settings.meta)
+    ids = model_ids(paths) if settings.model_id is None else [settings.model_id]
     report = Report(skipped=skipped, fail_on=settings.fail_on)
-    ids = [settings.model_id] if settings.model_id else model_ids(paths)
+    if settings.model_id is not None:
+        check_id(settings.model_id)
     with contextlib.ExitStack() as stack:
         if runner is None and any(registry.find(lane).runs_in == "browser" for lane in lanes):
             runner = stack.enter_context(BrowserWorker()).run_job
@@ -171,6 +174,9 @@ def _run_model(path: Path, model_id: str, plan: _Plan, report: Report, done: Cal
     try:
         meta = meta_file(path, settings)
         subjects = list(open_subjects(path, model_id, settings, meta))
+        # Better known now than when something is measured and cannot be written.
+        with locked(settings.out):
+            pass
     except AssayError as error:
         report.errors.append(str(error))
         return
@@ -191,7 +197,7 @@ def _run_model(path: Path, model_id: str, plan: _Plan, report: Report, done: Cal
 
 def meta_file(path: Path, settings: Settings) -> Path | None:
     """What people know of a model: the file named in the settings, else `<stem>.meta.yaml` beside the model."""
-    beside = path.with_name(f"{path.stem}.meta.yaml")
+    beside = path.parent / f"{path.stem}.meta.yaml"
     return settings.meta or (beside if beside.is_file() else None)
 
 

@@ -15,6 +15,7 @@ from assay.artifact import identify, model_ids
 from assay.errors import AssayError
 from assay.lanes.browser.worker import BrowserWorker
 from assay.records.files import write_atomic
+from assay.records.store import locked
 from assay.run import Report, RunResult, Settings, plan_lanes, run_models
 
 LANES = ("wasm_xnnpack", "webgpu_mldrift")
@@ -56,8 +57,9 @@ def _lines(catalog: Path) -> list[str]:
             raise AssayError(f"{catalog} is too big for a list of models")
         text = catalog.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise AssayError(
-            f"{catalog} cannot be read as a list of models: {error}", fix="name a folder with .tflite files"
+            f"{catalog} cannot be read as a list of models: {why}", fix="name a folder with .tflite files"
         ) from error
     return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
@@ -127,6 +129,9 @@ def sweep(
         )
     settings = dataclasses.replace(settings, lanes=settings.lanes or LANES)
     lanes, _ = plan_lanes(settings)
+    # Better known now than when something is measured and cannot be written.
+    with locked(settings.out):
+        pass
     ids = dict(zip(models, model_ids(models), strict=True))
     journal = Journal(settings.out, settings)
     report = Report(fail_on=settings.fail_on)

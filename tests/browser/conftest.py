@@ -12,9 +12,11 @@ import pytest
 
 from assay import graph
 from assay.graph.build import GraphBuilder
+from assay.lanes import host
 from assay.lanes.base import Job
 from assay.lanes.browser import chromium, litertjs
 from assay.lanes.native import save_arrays
+from assay.scratch import Scratch
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "assay"
 
@@ -95,13 +97,16 @@ def make_job(tmp_path: Path) -> Callable[..., Job]:
 
 
 @pytest.fixture(scope="module")
-def plain_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, psutil.Process]]:
+def plain_browser() -> Iterator[tuple[str, psutil.Process]]:
     """A second Chromium with a debugging port and no flags for WebGPU: its DevTools address, its process."""
-    profile = tmp_path_factory.mktemp("profile")
+    scratch = Scratch()
+    profile = scratch.path / "profile"
     command = [str(chromium.find()), "--headless=new", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
     if not chromium.can_sandbox():
         command.append("--no-sandbox")
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | scratch.environment
+    )
     try:
         port_file = profile / "DevToolsActivePort"
         end = time.monotonic() + 60
@@ -110,11 +115,8 @@ def plain_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[st
             time.sleep(0.1)
         yield f"http://127.0.0.1:{port_file.read_text().split()[0]}", psutil.Process(process.pid)
     finally:
-        family = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
-        for member in family:
-            member.kill()
-        process.wait()
+        host.kill_family(process)
+        scratch.close()
 
 
 def chromium_processes() -> set[int]:

@@ -42,6 +42,12 @@ def test_lists_that_cannot_be_used(tmp_path, content):
         find_models(path)
 
 
+def test_a_folder_that_cannot_be_written_to(catalog, tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(AssayError, match="cannot be written to"):
+        sweep(find_models(catalog), Settings(out=tmp_path / "out"))
+
+
 def test_no_timing_side_by_side(catalog, tmp_path):
     with pytest.raises(AssayError, match="disturb"):
         sweep(find_models(catalog), Settings(out=tmp_path / "out", runs=5), jobs=2)

@@ -1,7 +1,6 @@
 """`assay run` and `assay lanes` as a user calls them: a real process, its streams and its exit code."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -84,6 +83,11 @@ def test_running_twice_adds_and_never_edits(model: Path, tmp_path: Path):
         (["--shape", "x"], "--shape 'x' is not understood"),
         (["--shape", "x=1,a"], "is not understood"),
         (["--runs", "-1"], "--runs"),
+        (["--threads", "100000"], "--threads"),
+        (["--image-range", "1,1"], "--image-range '1,1' is not understood"),
+        (["--image-range", "0,nan"], "--image-range '0,nan' is not understood"),
+        (["--model-id", "../evil"], "'../evil' cannot be a model's id"),
+        (["--model-id", ""], "'' cannot be a model's id"),
     ],
 )
 def test_misuse_is_exit_2_and_one_clear_line(model: Path, tmp_path: Path, arguments: list[str], said: str):
@@ -92,6 +96,51 @@ def test_misuse_is_exit_2_and_one_clear_line(model: Path, tmp_path: Path, argume
     assert said in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "o").exists()
+
+
+def test_nothing_is_measured_that_cannot_be_written(model: Path, tmp_path: Path):
+    out = tmp_path / "file"
+    out.write_text("mine")
+    result = assay("run", model, "--lane", "cpu_xnnpack", "--runs", 1, "--out", out)
+    assert result.returncode == 2
+    assert "cannot be written to" in result.stderr
+    assert "kept as" not in result.stderr, "it was measured"
+    assert out.read_text() == "mine"
+
+
+def test_names_are_printed_as_they_are(model: Path, tmp_path: Path):
+    named = model.rename(tmp_path / "模型 [v2].tflite")
+    out = tmp_path / "out [red]"
+    result = assay("run", named, tmp_path / "no [b] file", "--lane", "cpu_xnnpack", "--runs", 1, "--out", out)
+    assert result.returncode == 2
+    assert "no [b] file does not exist" in result.stderr
+    assert f"cards    {out / 'cards'}" in result.stdout
+    assert [folder.name[:3] for folder in (out / "cards").iterdir()] == ["v2-"]
+
+
+def test_a_path_that_is_no_name_is_exit_2(tmp_path: Path):
+    result = assay("run", "", "--lane", "cpu_xnnpack", "--out", tmp_path / "o")
+    assert (result.returncode, result.stderr.splitlines()[0][:24]) == (2, "error: . is a directory.")
+
+
+def test_whoever_reads_the_output_may_go(tmp_path: Path):
+    process = subprocess.Popen([ASSAY, "schema", "card"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 0
+
+
+def test_output_that_cannot_be_written_is_exit_2():
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run([ASSAY, "schema", "card"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[0] == "error: No space left on device"
+
+
+def test_output_that_nobody_wants_is_no_error():
+    result = subprocess.run(["sh", "-c", f'"{ASSAY}" schema card >&-'], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_a_missing_file_is_exit_2(tmp_path: Path):
@@ -117,15 +166,25 @@ def test_two_models_of_one_name_are_kept_apart(tmp_path: Path):
     assert [run["model_id"] for run in json.loads(result.stdout)["runs"]] == ["a__same", "b__same"]
 
 
+def wait_for_children(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The children of a command, once it has any."""
+    family: list[psutil.Process] = []
+    while not family and process.poll() is None:
+        time.sleep(0.2)
+        family = psutil.Process(process.pid).children(recursive=True)
+    return family
+
+
 def test_ctrl_c_leaves_whole_files(real_models: dict[str, Path], tmp_path: Path):
     command = [ASSAY, "run", str(real_models["hand_recrop"]), "--lane", "cpu_xnnpack", "--lane", "cpu_reference"]
     command += ["--runs", "100000", "--budget", "60", "--out", str(tmp_path / "o")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
-    os.kill(process.pid, signal.SIGINT)
+    wait_for_children(process)
+    process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in stderr
+    assert f"interrupted; the runs so far are in {tmp_path / 'o'}" in stderr
     for path in (tmp_path / "o").rglob("*.json"):
         json.loads(path.read_text())
 
@@ -160,10 +219,7 @@ def test_being_told_to_end_ends_the_children_too(real_models: dict[str, Path], t
     command = [ASSAY, "run", str(real_models["hand_recrop"]), "--lane", "cpu_xnnpack", "--lane", "cpu_reference"]
     command += ["--runs", "100000", "--budget", "60", "--out", str(tmp_path / "o")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    family: list[psutil.Process] = []
-    while not family and process.poll() is None:
-        time.sleep(0.2)
-        family = psutil.Process(process.pid).children(recursive=True)
+    family = wait_for_children(process)
     process.terminate()
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 143

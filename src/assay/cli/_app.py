@@ -1,8 +1,12 @@
 """The root command: verbs are imported only when called, so that `assay --help` starts fast."""
 
+import errno
 import importlib
+import os
 import signal
 import sys
+import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -96,8 +100,12 @@ def main() -> None:
         # `nohup` has a reason.
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminated)
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:
+            # It was closed by the caller: nobody reads it.
+            setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
-        app()
+        _flushed(app)
     except AssayError as error:
         print(f"error: {error.message}", file=sys.stderr)
         if error.fix:
@@ -105,5 +113,28 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         # The reader of our output has gone (`assay ... | head`): not an error of ours.
-        sys.stderr.close()
-        sys.exit(0)
+        os._exit(0)
+    except OSError as error:
+        # What the system refuses is no fault of ours either: a full disk, a folder that is not ours.
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+        if error.errno == errno.ENOSPC:
+            fix = f"make room; temporary files go to {tempfile.gettempdir()}, or where TMPDIR says"
+            print(f"  fix: {fix}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _flushed(command: Callable[[], None]) -> None:
+    """Run a command, which ends by `SystemExit`, and write out all that it printed.
+
+    Raises:
+        OSError: What was printed cannot be written; `BrokenPipeError` where nobody reads it.
+    """
+    try:
+        command()
+    except SystemExit as ending:
+        # Typer ends with 1 where the reader of the output has gone.
+        if isinstance(ending.__context__, BrokenPipeError):
+            raise ending.__context__ from None
+        sys.stdout.flush()
+        raise

@@ -26,7 +26,8 @@ Port = Annotated[
 ]
 LiteRtJs = Annotated[str | None, typer.Option("--litertjs", help="Version of LiteRT.js.", show_default="2.5.3")]
 WasmThreads = Annotated[
-    int | None, typer.Option(min=1, help="Threads of the WebAssembly build; more than 1 takes the threaded one.")
+    int | None,
+    typer.Option(min=1, max=256, help="Threads of WebAssembly; more than 1 take the threaded build."),
 ]
 Jspi = Annotated[
     bool | None,

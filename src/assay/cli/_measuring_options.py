@@ -47,13 +47,17 @@ def parse_shapes(values: list[str]) -> dict[str, tuple[int, ...]]:
 
 
 def with_progress(
-    total: int, measure: Callable[[Callable[[str], None], Callable[["RunResult"], None]], "Report"]
+    total: int,
+    measure: Callable[[Callable[[str], None], Callable[["RunResult"], None]], "Report"],
+    *,
+    interrupted: str,
 ) -> "Report":
     """Measure with a progress bar, and say each run in a line when it is on disk.
 
     Args:
         total: Runs expected.
         measure: Measures; given what to tell of what is being done, and of each run.
+        interrupted: What to say where the user stops it; the exit code is 130 then.
     """
     from rich.markup import escape
 
@@ -67,7 +71,11 @@ def with_progress(
             bar.advance(task)
             err.print(run_table.line(result), soft_wrap=True)
 
-        return measure(lambda text: bar.update(task, description=escape(text)), done)
+        try:
+            return measure(lambda text: bar.update(task, description=escape(text)), done)
+        except KeyboardInterrupt:
+            err.print(escape(interrupted), soft_wrap=True)
+            raise typer.Exit(130) from None
 
 
 def show(report: "Report", out: Path, *, as_json: bool) -> None:

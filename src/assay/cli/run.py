@@ -1,5 +1,6 @@
 """`assay run`: measure models on lanes, write records and a card."""
 
+import math
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -42,7 +43,9 @@ def _image_range(value: str) -> tuple[float, float]:
     try:
         low, high = (float(part) for part in value.split(","))
     except ValueError:
-        raise AssayError(f"--image-range {value!r} is not understood", fix="write --image-range -1,1") from None
+        low = high = 0.0
+    if low == high or not (math.isfinite(low) and math.isfinite(high)):
+        raise AssayError(f"--image-range {value!r} is not understood", fix="write --image-range -1,1")
     return low, high
 
 
@@ -67,7 +70,7 @@ def run(
     runs: Runs = 50,
     warmup: Warmup = 3,
     budget: Budget = 30.0,
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads. 0: all cores, 4 at most.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, max=256, help="CPU threads. 0: all cores, 4 at most.")] = 0,
     out: Out = Path("assay-out"),
     model_id: Annotated[str | None, typer.Option(help="The model's name in records. Default: the file's.")] = None,
     meta: Annotated[
@@ -171,6 +174,10 @@ def run(
         command=("assay", *sys.argv[1:]),
     )
     total = len(models) * len(plan_lanes(settings)[0])
-    report = with_progress(total, lambda notify, done: run_models(models, settings, notify=notify, done=done))
+    report = with_progress(
+        total,
+        lambda notify, done: run_models(models, settings, notify=notify, done=done),
+        interrupted=f"interrupted; the runs so far are in {out}; for cards: assay card build --dir {out}",
+    )
     show(report, out, as_json=as_json)
     raise typer.Exit(report.exit_code)

@@ -73,7 +73,6 @@ def sweep(
 
     Exit code: 0 all fine, 1 a run failed or gave wrong numbers, 2 a file or an option cannot be used.
     """
-    from assay.cli._output import err
     from assay.run import Settings
     from assay.sweep import LANES, find_models
     from assay.sweep import sweep as run_sweep
@@ -106,12 +105,10 @@ def sweep(
         command=("assay", *sys.argv[1:]),
     )
     total = len(models) * len(settings.lanes)
-    try:
-        report = with_progress(
-            total, lambda notify, done: run_sweep(models, settings, jobs=jobs, notify=notify, done=done)
-        )
-    except KeyboardInterrupt:
-        err.print("interrupted; the same command goes on from here")
-        raise typer.Exit(130) from None
+    report = with_progress(
+        total,
+        lambda notify, done: run_sweep(models, settings, jobs=jobs, notify=notify, done=done),
+        interrupted="interrupted; the same command goes on from here",
+    )
     show(report, out, as_json=as_json)
     raise typer.Exit(report.exit_code)

@@ -94,12 +94,12 @@ def _from_npz(path: Path, signature: Signature, sets: Sequence[InputSet]) -> lis
 
 
 def _from_onnx(path: Path, signature: Signature, sets: Sequence[InputSet]) -> list[list[NDArray[Any]]]:
+    if not path.is_file():
+        raise AssayError(f"{path} does not exist", fix="check the path")
     try:
         import onnxruntime  # type: ignore[import-not-found]
     except ImportError as error:
         raise AssayError("an ONNX source needs onnxruntime", fix="pip install onnxruntime") from error
-    if not path.is_file():
-        raise AssayError(f"{path} does not exist")
     try:
         session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         inputs, outputs = [i.name for i in session.get_inputs()], [o.name for o in session.get_outputs()]
