@@ -115,8 +115,40 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "card.json"
     with path.open("wb") as file:
         file.truncate(2**30)
-    with pytest.raises(DocumentError, match="larger than 64 MiB"):
+    with pytest.raises(DocumentError, match="larger than 32 MiB"):
         records.read(path, records.Card)
+
+
+def test_a_file_full_of_wrong_items_is_one_error_and_not_a_million() -> None:
+    value = seed()
+    value["benchmarks"] = [{}] * 200_000
+    value["pitfalls"] = [1] * 200_000
+    text = error_of(value)
+    assert "$.benchmarks[0].device" in text and "$.benchmarks[1]" not in text and len(text) < 2000
+
+
+def test_a_file_full_of_unknown_names_is_refused() -> None:
+    value = seed()
+    value["model"] |= {f"name_{number}": number for number in range(30_000)}
+    assert "has an object with 30005 names, more than 10000" in error_of(value)
+
+
+def test_a_byte_order_mark_is_passed_over_and_utf_16_named() -> None:
+    text = SEED.read_text()
+    assert records.parse(text.encode("utf-8-sig"), records.Card, "x").to_value() == seed()
+    with pytest.raises(DocumentError, match=r"card\.json is UTF-16"):
+        records.parse(text.encode("utf-16"), records.Card, "card.json")
+
+
+def test_what_a_later_version_added_to_every_item_is_passed_over() -> None:
+    value = seed() | {"schema_version": "1.9", "later": 1}
+    for place, cell in enumerate(value["device"]["records"]):
+        cell["run"]["later"] = {"a": [place]}
+        if place:
+            cell["later_too"] = place
+    assert card(value).to_value() == seed() | {"schema_version": "1.9"}
+    value["device"]["records"][1]["run"]["loads"] = "yes"
+    assert "$.device.records[1].run.loads" in error_of(value)
 
 
 def test_words_of_other_producers_are_read() -> None:

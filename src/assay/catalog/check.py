@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +10,7 @@ from typing import Any, cast
 from assay.catalog import cards
 from assay.errors import AssayError
 from assay.records.document import DocumentError, shown
+from assay.records.layout import CARDS
 from assay.records.rows import card_rows
 
 
@@ -65,7 +66,7 @@ def check_card(root: Path, model_id: str) -> CheckResult:
     folder = cards.card_folder(root, model_id)
     path = folder / cards.CARD_JSON
     result = CheckResult(model_id)
-    if not path.is_file():
+    if not path.exists():
         raise AssayError(f"{path} does not exist", fix=f"assay card build {model_id}")
     try:
         card = cards.read_card(path)
@@ -87,6 +88,21 @@ def check_card(root: Path, model_id: str) -> CheckResult:
         _add(result, text, path, copied=bool(built.missing))
     _check_markdown(result, folder / cards.CARD_MD, render_card(card), copied=bool(built.missing))
     return result
+
+
+def check_cards(root: Path, model_ids: Iterable[str]) -> Iterator[CheckResult]:
+    """Check several cards; one that cannot be checked is a finding, and the rest is checked.
+
+    Args:
+        root: The output folder.
+        model_ids: The models.
+    """
+    for model_id in model_ids:
+        try:
+            yield check_card(root, model_id)
+        except AssayError as error:
+            path = root / CARDS / model_id / cards.CARD_JSON
+            yield CheckResult(model_id, [Finding(path, "", "", "", str(error))])
 
 
 def _check_sources(result: CheckResult, root: Path, path: Path, missing: list[str], sources: list[str]) -> None:

@@ -61,8 +61,8 @@ def ready_queries() -> dict[str, ReadyQuery]:
         ReadyQuery(
             "fastest",
             "the fastest lane of each model on each device; wrong outputs do not count",
-            "SELECT model_id, signature, device, accelerator, latency_p50_ms, status, runtime_version, date "
-            "FROM cells WHERE latency_p50_ms IS NOT NULL AND status NOT IN ('wrong', 'failed') "
+            "SELECT model_id, signature, device, accelerator, latency_p50_ms, status, runtime_version, date, "
+            "provenance FROM cells WHERE latency_p50_ms IS NOT NULL AND status NOT IN ('wrong', 'failed') "
             "QUALIFY row_number() OVER (PARTITION BY model_id, signature, device "
             "ORDER BY latency_p50_ms, accelerator) = 1 ORDER BY model_id, signature, device",
         ),
@@ -70,7 +70,7 @@ def ready_queries() -> dict[str, ReadyQuery]:
             "wrong",
             "every cell whose outputs are wrong",
             "SELECT model_id, signature, device, accelerator, max_abs_diff, max_rel_diff, verdict, "
-            "full_delegation, runtime_version, date, record FROM cells WHERE status = 'wrong' "
+            "full_delegation, runtime_version, date, provenance, record FROM cells WHERE status = 'wrong' "
             "ORDER BY model_id, device, accelerator",
         ),
         ReadyQuery(
@@ -95,14 +95,14 @@ def ready_queries() -> dict[str, ReadyQuery]:
         ReadyQuery(
             "unchecked",
             "cells that run and whose outputs nobody compared",
-            "SELECT model_id, signature, device, accelerator, latency_p50_ms, runtime_version, date "
+            "SELECT model_id, signature, device, accelerator, latency_p50_ms, runtime_version, date, provenance "
             "FROM cells WHERE status = 'runs' ORDER BY model_id, device, accelerator",
         ),
         ReadyQuery(
             "tokens",
             "speeds of language models",
             "SELECT model_id, device, accelerator, context_length, prefill_tokens, prefill_tokens_per_s, "
-            "decode_tokens_per_s, ttft_ms, peak_mem_mb, runtime_version, date FROM cells "
+            "decode_tokens_per_s, ttft_ms, peak_mem_mb, runtime_version, date, provenance FROM cells "
             "WHERE decode_tokens_per_s IS NOT NULL OR prefill_tokens_per_s IS NOT NULL "
             "ORDER BY model_id, device, accelerator",
         ),

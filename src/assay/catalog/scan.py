@@ -258,5 +258,6 @@ def _is_text(name: str) -> bool:
 
 def _some(names: list[str]) -> str:
     """The first of these names, and how many more there are."""
-    shown = ", ".join(ascii(name) for name in sorted(names)[:_SHOWN])
+    # As bytes, so that one that is no text is shown as the shell shows it.
+    shown = ", ".join(repr(os.fsencode(name))[1:] for name in sorted(names)[:_SHOWN])
     return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

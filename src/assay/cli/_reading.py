@@ -47,4 +47,4 @@ def name_unread(problems: Sequence[str], root: Path) -> None:
         err.print(f"[yellow]not read:[/] {safe(problem, 1000)}", soft_wrap=True)
     if len(problems) > _NAMED:
         command = f'assay query "SELECT problem FROM problems" --dir {shlex.quote(str(root))}'
-        err.print(f"and {len(problems) - _NAMED} more not read: {safe(command, 1000)}", soft_wrap=True)
+        err.print(f"and {len(problems) - _NAMED} more: {safe(command, 1000)}", soft_wrap=True)

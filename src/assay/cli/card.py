@@ -83,13 +83,17 @@ def check(models: Ids = None, root: Dir = Path("assay-out"), as_json: AsJson = F
     """Find what in a card is not what its records make: edits by hand, old cards. Exit 1 if there is any."""
     import dataclasses
 
-    from assay.catalog.check import check_card
+    from assay.catalog.check import check_card, check_cards
     from assay.cli._output import err, out, print_json, progress
     from assay.report.tables import check_lines, safe
 
+    names = _models(root, models)
     with progress() as bar:
-        results = [check_card(root, name) for name in bar.track(_models(root, models), description="checking")]
-    for note in (note for result in results for note in result.notes):
+        if len(names) == 1:
+            results = [check_card(root, names[0])]
+        else:
+            results = list(check_cards(root, bar.track(names, description="checking")))
+    for note in dict.fromkeys(note for result in results for note in result.notes):
         err.print(f"[yellow]note:[/] {safe(note, 1000)}", soft_wrap=True)
     if as_json:
         findings = [dataclasses.asdict(finding) for result in results for finding in result.findings]

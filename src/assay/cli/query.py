@@ -83,4 +83,4 @@ def _print_table(columns: list[str], rows: list[tuple[object, ...]], as_json: bo
     # In a pipe each row stays on its line, however long: the next program wants it whole.
     console = out if out.is_terminal else Console(highlight=False, width=100_000)
     console.print(query_table(columns, rows))
-    err.print(f"{len(rows)} rows")
+    err.print(f"{len(rows)} {'row' if len(rows) == 1 else 'rows'}")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from assay.records.document import Count, Date, Document, Lane, Metrics, ModelId, NonNegative, Part, Text
+from assay.records.document import Count, Date, Document, Lane, Many, Metrics, ModelId, NonNegative, Part, Text
 
 BenchmarkProvenance = Annotated[str, Field(pattern=r"^(measured|vendor_doc|inferred|example)$")]
 """`measured`, `vendor_doc` (a vendor published it), `inferred` or `example`."""
@@ -60,4 +60,4 @@ class BenchmarkFile(Document):
 
     kind: Literal["benchmark"] | None = None
     model_id: ModelId
-    results: list[BenchmarkRecord]
+    results: Many[BenchmarkRecord]

@@ -11,6 +11,7 @@ from assay.records.document import (
     DeviceName,
     Document,
     Lane,
+    Many,
     ModelId,
     NonNegative,
     Part,
@@ -83,7 +84,7 @@ class Delegation(Part):
     """
 
     backend: Lane
-    blocking_ops: list[str]
+    blocking_ops: Many[str]
     coverage_ops_pct: Annotated[float | int, Field(ge=0, le=100)]
     lint_report_version: Text
     litert_version: Text
@@ -104,9 +105,9 @@ class DeviceCell(Part):
     run: DeviceRun
     source: Text
     artifact: Annotated[RecordArtifact | None, since("1.3", description="The exact file measured")] = None
-    command: Annotated[list[str] | None, since("1.3", description="The command line")] = None
+    command: Annotated[Many[str] | None, since("1.3", description="The command line")] = None
     host: Annotated[dict[str, Any] | None, since("1.3", description="The machine that measured")] = None
-    refused_ops: Annotated[list[RefusedOp] | None, since("1.3")] = None
+    refused_ops: Annotated[Many[RefusedOp] | None, since("1.3")] = None
     started_at: Annotated[str | None, since("1.3", description="ISO 8601, UTC")] = None
     verdict: Annotated[dict[str, Any] | None, since("1.3", description="Per output")] = None
 
@@ -118,7 +119,7 @@ class DeviceBlock(Part):
         records: One for each cell, in order of device, accelerator, signature, context, file.
     """
 
-    records: list[DeviceCell]
+    records: Many[DeviceCell]
 
 
 class BrowserBlock(Part):
@@ -130,7 +131,7 @@ class BrowserBlock(Part):
         sweep_source: The newest record that the runs come from.
     """
 
-    backends: list[BrowserRun]
+    backends: Many[BrowserRun]
     demo_url: str | None
     sweep_source: Text
 
@@ -148,10 +149,10 @@ class Pitfall(Part):
     """
 
     text: Text
-    evidence: list[str] = Field(default_factory=list[str])
+    evidence: Many[str] = Field(default_factory=list[str])
     date: Date | None = None
     lane: Lane | None = None
-    ops: list[str] | None = None
+    ops: Many[str] | None = None
     source: str | None = None
 
 
@@ -162,7 +163,7 @@ class PitfallFile(Document):
         pitfalls: In the order found.
     """
 
-    pitfalls: list[Pitfall]
+    pitfalls: Many[Pitfall]
 
 
 class Card(Document):
@@ -181,13 +182,13 @@ class Card(Document):
         pitfall_details: The pitfalls that come with evidence.
     """
 
-    artifacts: list[Artifact]
-    benchmarks: list[BenchmarkRecord]
+    artifacts: Many[Artifact]
+    benchmarks: Many[BenchmarkRecord]
     conversion: Conversion
-    cross_runtime: list[BenchmarkRecord]
+    cross_runtime: Many[BenchmarkRecord]
     delegation: Delegation | None
     model: ModelInfo
-    pitfalls: list[Text]
+    pitfalls: Many[Text]
     browser: Annotated[BrowserBlock | None, since("1.1")] = None
     device: Annotated[DeviceBlock | None, since("1.2")] = None
-    pitfall_details: Annotated[list[Pitfall] | None, since("1.3")] = None
+    pitfall_details: Annotated[Many[Pitfall] | None, since("1.3")] = None

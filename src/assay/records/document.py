@@ -8,10 +8,13 @@ above it (a later minor's fields are ignored). Another major version is refused.
 
 from __future__ import annotations
 
+import codecs
 import datetime
 import json
 import math
+import os
 import re
+import stat
 import typing
 from collections.abc import Iterator
 from functools import cache
@@ -26,8 +29,8 @@ from pydantic.fields import FieldInfo
 from assay.errors import AssayError
 from assay.records import canonical
 
-MAX_BYTES = 64 * 2**20
-"""The largest document that is read, in bytes."""
+MAX_BYTES = 32 * 2**20
+"""The largest document that is read, in bytes. As Python objects it may take 24 times as many."""
 
 LATEST = (1, 3)
 """The newest schema version that this reader knows in full."""
@@ -36,6 +39,9 @@ WRITTEN = "1.2"
 """The schema version that is written unless asked for another."""
 
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
+_SMALL_BYTES = 2**18
+_MAX_NAMES = 10_000
+_MAX_ADDITIONS = 200
 _SHOWN_ERRORS = 5
 _SHOWN_VALUE = 80
 
@@ -83,6 +89,11 @@ Date = Annotated[
     AfterValidator(_real_day),
 ]
 """A day, `YYYY-MM-DD`."""
+
+T = TypeVar("T")
+
+Many = Annotated[list[T], Field(fail_fast=True)]
+"""A list, checked up to the first item that is wrong: 30 MB of wrong items must not become 30 GB of errors."""
 
 Text = Annotated[str, Field(min_length=1)]
 """A text that is not empty."""
@@ -176,7 +187,11 @@ def read_bytes(path: Path) -> bytes:
         DocumentError: The file is missing, cannot be read, or is too large.
     """
     try:
-        with path.open("rb") as file:
+        # Opening a pipe would wait for someone to write into it.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise DocumentError(f"{path} is not a plain file")
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise DocumentError(f"{path} cannot be read: {error.strerror}") from error
@@ -204,13 +219,32 @@ def parse_json(data: bytes, source: Path | str) -> Any:
     """The JSON value of a text; infinities and NaN, which JSON does not have, are refused.
 
     Raises:
-        DocumentError: It is not JSON.
+        DocumentError: It is not JSON, or has an object with more names than any document has.
     """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DocumentError(f"{source} is UTF-16 text, and JSON is UTF-8", fix="save it as UTF-8")
     try:
-        return pydantic_core.from_json(data, allow_inf_nan=False)
+        value = pydantic_core.from_json(data.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
     except ValueError as error:
         what = "is empty" if not data.strip() else f"is not JSON: {error}"
         raise DocumentError(f"{source} {what}", fix="was it cut short, or edited by hand?") from error
+    if len(data) > _SMALL_BYTES and (names := _most_names(value)) > _MAX_NAMES:
+        raise DocumentError(f"{source} has an object with {names} names, more than {_MAX_NAMES}")
+    return value
+
+
+def _most_names(value: Any) -> int:
+    """Names in the largest object: each unknown one becomes an error of a kilobyte."""
+    most = 0
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            most = max(most, len(cast(dict[str, Any], item)))
+            waiting += cast(dict[str, Any], item).values()
+        elif isinstance(item, list):
+            waiting += cast(list[Any], item)
+    return most
 
 
 def check(value: Any, form: type[D], source: Path | str) -> D:
@@ -244,13 +278,18 @@ def conform(value: Any, form: type[P], source: Path | str, *, lenient: bool = Fa
     Raises:
         DocumentError: It is not of this form.
     """
-    try:
-        return form.model_validate(value)
-    except pydantic.ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False)
-        if not lenient or any(problem["type"] != "extra_forbidden" for problem in problems):
-            raise DocumentError(_describe(problems, value, source)) from error
-        return form.model_validate(_without(value, [problem["loc"] for problem in problems]))
+    whole = value
+    # A list tells of its first wrong item alone, so there may be more to leave out after each time.
+    for attempt in range(_MAX_ADDITIONS + 1):
+        try:
+            return form.model_validate(value)
+        except pydantic.ValidationError as error:
+            problems = error.errors(include_url=False, include_context=False)
+            known = any(problem["type"] != "extra_forbidden" for problem in problems)
+            if known or not lenient or attempt == _MAX_ADDITIONS:
+                raise DocumentError(_describe(problems, whole, source)) from error
+            value = _without(value, [problem["loc"] for problem in problems])
+    raise AssertionError
 
 
 def schema_version(value: object) -> tuple[int, int]:
@@ -338,14 +377,20 @@ def _expected(problem: Any) -> str:
 
 
 def _without(value: Any, locations: list[tuple[int | str, ...]]) -> Any:
+    """A value less the fields at these places, and at the same place of all other items of the lists there."""
     copy = json.loads(json.dumps(value))
     for location in locations:
-        parent: Any = copy
+        parents: list[Any] = [copy]
         for step in location[:-1]:
-            # Other steps are pydantic's names for the members of a union.
-            if isinstance(step, int) or step in parent:
-                parent = parent[step]
-        parent.pop(location[-1], None)
+            if isinstance(step, int):
+                parents = [item for parent in parents for item in parent]
+            else:
+                # Other steps are pydantic's names for the members of a union.
+                inside = [parent[step] for parent in parents if isinstance(parent, dict) and step in parent]
+                parents = inside or parents
+        for parent in parents:
+            if isinstance(parent, dict):
+                cast(dict[str, Any], parent).pop(str(location[-1]), None)
     return copy
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from assay.records.document import DeviceName, Document, Metrics, ModelId, Part, Sha256, Text
+from assay.records.document import DeviceName, Document, Many, Metrics, ModelId, Part, Sha256, Text
 from assay.records.runs import BrowserRun, DeviceRun, RecordArtifact, RefusedOp
 
 
@@ -29,11 +29,11 @@ class _Entry(Part):
 
     artifact: RecordArtifact
     signature: str | None = None
-    command: list[str] = Field(default_factory=list[str])
+    command: Many[str] = Field(default_factory=list[str])
     started_at: str | None = None
     host: dict[str, Any] = Field(default_factory=dict[str, Any])
-    samples_ms: list[float | int] = Field(default_factory=list[float | int])
-    refused_ops: list[RefusedOp] = Field(default_factory=list[RefusedOp])
+    samples_ms: Many[float | int] = Field(default_factory=list[float | int])
+    refused_ops: Many[RefusedOp] = Field(default_factory=list[RefusedOp])
     verdict: dict[str, Any] | None = None
     inputs: dict[str, Any] | None = None
 
@@ -70,7 +70,7 @@ class DeviceRunFile(Document):
     kind: Literal["device_run"]
     model_id: ModelId
     device: DeviceName
-    entries: list[DeviceEntry]
+    entries: Many[DeviceEntry]
 
 
 class BrowserSweepFile(Document):
@@ -83,7 +83,7 @@ class BrowserSweepFile(Document):
 
     kind: Literal["browser_sweep"]
     model_id: ModelId
-    entries: list[BrowserEntry]
+    entries: Many[BrowserEntry]
 
 
 class PlainDeviceRunFile(Document):
@@ -105,7 +105,7 @@ class PlainDeviceRunFile(Document):
     artifact_sha256: Sha256 | None = None
     quantization: str | None = None
     notes: str | None = None
-    results: list[DeviceRun]
+    results: Many[DeviceRun]
 
 
 class PlainSweepFile(Document):
@@ -127,4 +127,4 @@ class PlainSweepFile(Document):
     input_spec: str | None = None
     config: Metrics | None = None
     notes: str | None = None
-    results: list[BrowserRun]
+    results: Many[BrowserRun]

@@ -8,6 +8,7 @@ from assay.records.document import (
     Count,
     Date,
     Lane,
+    Many,
     Measured,
     Metrics,
     NonNegative,
@@ -108,7 +109,7 @@ class DeviceRun(Part):
     delegated_ops: Count | None = None
     env: RunEnv
     error: str | None = None
-    evidence: list[str]
+    evidence: Many[str]
     failure_class: str | None = None
     full_delegation: bool | None
     latency_p50_ms: NonNegative
@@ -188,9 +189,9 @@ class BrowserRun(Part):
     provenance: Provenance
     runs: bool
     delegated_ops: Count | None = None
-    delegation_evidence: list[str] | None = None
+    delegation_evidence: Many[str] | None = None
     error: str | None = None
-    evidence: list[str] | None = None
+    evidence: Many[str] | None = None
     failure_class: str | None = None
     max_abs_diff: Measured = None
     metrics: Metrics | None = None
@@ -198,6 +199,6 @@ class BrowserRun(Part):
     signature: str | None = None
     total_ops: Count | None = None
     artifact: Annotated[RecordArtifact | None, since("1.3")] = None
-    refused_ops: Annotated[list[RefusedOp] | None, since("1.3")] = None
+    refused_ops: Annotated[Many[RefusedOp] | None, since("1.3")] = None
     source: Annotated[str | None, since("1.3", description="The record that the run comes from")] = None
     verdict: Annotated[dict[str, Any] | None, since("1.3")] = None
