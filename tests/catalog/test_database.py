@@ -1,3 +1,4 @@
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from assay.catalog.database import CACHE, open_catalog
 from assay.catalog.ready import ready_queries, run_ready
 from assay.catalog.scan import RACY_NS, is_racy
 from assay.errors import AssayError
+from assay.records.document import UnreadableError
 from assay.records.rows import CELL, RunRow, device_rows, newest
 from record_data import SEED_ID, device_entry, device_run, plain_device_file, write_json
 
@@ -124,6 +126,79 @@ def test_files_that_settle_are_no_longer_compared_by_content(tmp_path: Path) -> 
 
     with duckdb.connect(str(tmp_path / ".assay" / CACHE), read_only=True) as connection:
         assert connection.execute("SELECT count(*) FROM files WHERE racy").fetchall() == [(0,)]
+
+
+def test_a_file_that_the_system_withheld_once_is_read_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A disk or a network that fails leaves no trace in the file's stamp.
+    a, b = record(tmp_path, "a"), record(tmp_path, "b")
+    age(a, b)
+
+    def withheld(path: Path) -> bytes:
+        if path == a:
+            raise UnreadableError(f"{path} cannot be read: Input/output error")
+        return path.read_bytes()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("assay.catalog.ingest.read_bytes", withheld)
+        with open_catalog(tmp_path) as catalog:
+            assert catalog.sql(COUNT).rows == [(1,)]
+            assert catalog.problems() == [f"{a.relative_to(tmp_path)} cannot be read: Input/output error"]
+    with open_catalog(tmp_path) as catalog:
+        assert catalog.sql(COUNT).rows == [(2,)]
+        assert catalog.problems() == []
+
+
+SCRIBBLER = """
+import os, random, sys, time
+from pathlib import Path
+folder, text = Path(sys.argv[1]), Path(sys.argv[2]).read_text()
+rng = random.Random(0)
+until = time.monotonic() + 5
+number = 0
+while time.monotonic() < until:
+    number += 1
+    path = folder / f"w{rng.randrange(40)}.json"
+    value = text.replace('"latency_p50_ms": 10.0', f'"latency_p50_ms": {number}.0')
+    what = rng.random()
+    if what < 0.5:
+        with path.open("w") as file:
+            half = len(value) // 2
+            file.write(value[:half]); file.flush(); time.sleep(0.002); file.write(value[half:])
+    elif what < 0.8:
+        path.with_suffix(".part").write_text(value)
+        os.replace(path.with_suffix(".part"), path)
+    elif what < 0.9:
+        path.unlink(missing_ok=True)
+    else:
+        if path.exists():
+            path.rename(folder / f"w{rng.randrange(40)}.json")
+"""
+
+
+def test_a_folder_that_is_written_to_is_read_and_in_the_end_right(tmp_path: Path) -> None:
+    root = tmp_path / "out"
+    steady = [record(root, f"m{number}") for number in range(20)]
+    command = [sys.executable, "-c", SCRIBBLER, str(steady[0].parent), str(steady[0])]
+    scribbler = subprocess.Popen(command)
+    asked = 0
+    while scribbler.poll() is None:
+        with open_catalog(root) as catalog:
+            names = {Path(row[0]).name for row in catalog.sql("SELECT record FROM runs").rows}
+            # What nobody touches is always there; of the rest, what is half written is named.
+            assert names >= {path.name for path in steady}
+            assert all(f"{steady[0].parent.relative_to(root)}/w" in problem for problem in catalog.problems())
+        asked += 1
+    assert scribbler.wait() == 0 and asked > 2
+    truth = {
+        path.name: json.loads(path.read_text())["results"][0]["latency_p50_ms"]
+        for path in steady[0].parent.glob("*.json")
+    }
+    with open_catalog(root) as catalog:
+        found = catalog.sql("SELECT record, latency_p50_ms FROM runs").rows
+        assert {Path(record).name: latency for record, latency in found} == truth
+        assert catalog.problems() == []
 
 
 BROKEN = ["", "{", '{"schema_version": "1.0"}', "null", '{"schema_version": "1.0", "results": [{}]}', "\0" * 50]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.catalog.scan import Folder, Item, digest_of, is_racy, scan
+from assay.catalog.scan import UNREAD, Folder, Item, digest_of, is_racy, scan
 from assay.errors import AssayError
 from assay.records.layout import private_folder
 
@@ -321,7 +321,7 @@ def _stored(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> dict[s
 def _check_racy(
     connection: duckdb.DuckDBPyConnection, root: Path, now: int, gone: set[int], next_id: int
 ) -> tuple[list[tuple[int, int]], list[tuple[int, Item]]]:
-    """Compare by content the files whose stamp proves nothing, since they were new when they were read."""
+    """Compare by content the files whose stamp proves nothing: they were new when they were read, or were not."""
     settled: list[tuple[int, int]] = []
     again: list[tuple[int, Item]] = []
     query = "SELECT file_id, path, kind, stamp, digest FROM files WHERE racy"
@@ -330,7 +330,7 @@ def _check_racy(
             continue
         if digest_of(root / path) != digest:
             again.append((file_id, Item(next_id + len(again), path, kind, stamp, now)))
-        elif not is_racy(stamp, now):
+        elif digest != UNREAD and not is_racy(stamp, now):
             settled.append((file_id, now))
     return settled, again
 
@@ -412,6 +412,7 @@ def _load(connection: duckdb.DuckDBPyConnection, table: str, paths: Sequence[Pat
 
 def _mark(connection: duckdb.DuckDBPyConnection, changes: _Changes) -> None:
     racy = [item.file_id for item in changes.items if is_racy(item.stamp, item.read_at_ns)]
+    connection.execute("UPDATE files SET racy = true WHERE digest = $unread AND NOT racy", {"unread": UNREAD})
     for numbers, value in ((racy, True), ([file_id for file_id, _ in changes.settled], False)):
         if numbers:
             query = "UPDATE files SET racy = $value WHERE file_id IN (SELECT unnest($numbers))"

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from assay.catalog.scan import Item, digest
-from assay.records.document import DocumentError, parse, read_bytes
+from assay.catalog.scan import REFUSED, UNREAD, Item, digest
+from assay.records.document import DocumentError, UnreadableError, parse, read_bytes
 from assay.records.rows import RunRow, browser_rows, card_rows, device_rows
 from assay.records.store import parse_browser_sweep, parse_device_runs
 
@@ -90,7 +90,7 @@ def _write(
 
 def _write_item(root: Path, item: Item, files: Mapping[str, IO[str]]) -> None:
     problem = None
-    known = ""
+    known = REFUSED
     lines: list[tuple[str, dict[str, Any]]] = []
     try:
         data = read_bytes(root / item.path)
@@ -98,6 +98,7 @@ def _write_item(root: Path, item: Item, files: Mapping[str, IO[str]]) -> None:
         # All of a file or nothing of it: a half-read record would be a wrong answer.
         lines = list(_rows(data, item))
     except DocumentError as error:
+        known = UNREAD if isinstance(error, UnreadableError) else known
         problem = str(error).replace(str(root / item.path), item.path)
     folder, _, name = item.path.rpartition("/")
     head = {

@@ -26,6 +26,12 @@ Stamp = str
 """Size in bytes, modification time and change time in ns, and inode, in words. A program can set the
 modification time as it likes, but not the change time."""
 
+UNREAD = ""
+"""The digest of a file that could not be read. No stamp tells when it can: it is tried again each time."""
+
+REFUSED = "refused"
+"""The digest of a file that is too large to be a document."""
+
 _FACTS = 4
 _INT64 = 2**63 - 1
 _UNSTATED = (-1, 0, 0, 0)
@@ -91,13 +97,15 @@ def digest(data: bytes) -> str:
 
 
 def digest_of(path: Path) -> str:
-    """Digest of a file's content; empty if it cannot be read, or is too large to be a document."""
-    from assay.records.document import DocumentError, read_bytes
+    """Digest of a file's content; `REFUSED` or `UNREAD` if there is none."""
+    from assay.records.document import DocumentError, UnreadableError, read_bytes
 
     try:
         return digest(read_bytes(path))
+    except UnreadableError:
+        return UNREAD
     except DocumentError:
-        return ""
+        return REFUSED
 
 
 def scan(root: Path) -> list[Folder]:

@@ -50,6 +50,10 @@ class DocumentError(AssayError):
     """A document that cannot be read; the message names file, JSON path, value and what was expected."""
 
 
+class UnreadableError(DocumentError):
+    """A document that the system does not hand out: it is missing, or locked away. It may do so the next time."""
+
+
 def _finite(value: Any) -> Any:
     # JSON has no infinity. A measured value that is not finite must not cost the whole record.
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -184,7 +188,8 @@ def read_bytes(path: Path) -> bytes:
     """The bytes of a document, at most `MAX_BYTES`.
 
     Raises:
-        DocumentError: The file is missing, cannot be read, or is too large.
+        UnreadableError: The file is missing or cannot be read.
+        DocumentError: It is too large, or not a plain file.
     """
     try:
         # Opening a pipe would wait for someone to write into it.
@@ -194,7 +199,7 @@ def read_bytes(path: Path) -> bytes:
                 raise DocumentError(f"{path} is not a plain file")
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise DocumentError(f"{path} cannot be read: {error.strerror}") from error
+        raise UnreadableError(f"{path} cannot be read: {error.strerror}") from error
     if len(data) > MAX_BYTES:
         raise DocumentError(f"{path} is larger than {MAX_BYTES // 2**20} MiB", fix="records are far smaller")
     return data
