@@ -188,9 +188,10 @@ def _measured(
 def _side_by_side(models: Sequence[Path], jobs: int, measure: Callable[[Path, BrowserWorker], None]) -> None:
     mine = threading.local()
     workers: list[BrowserWorker] = []
+    stop = threading.Event()
 
     def start() -> None:
-        mine.worker = BrowserWorker()
+        mine.worker = BrowserWorker(stop)
         workers.append(mine.worker)
 
     def on_my_worker(path: Path) -> None:
@@ -201,8 +202,8 @@ def _side_by_side(models: Sequence[Path], jobs: int, measure: Callable[[Path, Br
         for future in [pool.submit(on_my_worker, path) for path in models]:
             future.result()
     finally:
-        # The browsers go first: a thread that waits for one would keep an interrupted sweep alive.
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Where the sweep was interrupted, jobs are under way, and more of them would follow.
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
         for worker in workers:
             worker.close()
-        pool.shutdown(wait=True)

@@ -3,6 +3,7 @@
 import contextlib
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def make_job(folder: Path) -> Job:
     )
 
 
-def run(lane: str, folder: Path, **limits: float) -> host.Outcome:
+def run(lane: str, folder: Path, **limits: object) -> host.Outcome:
     return host.run_job(f"bad_lanes:{lane}", make_job(folder), **limits)
 
 
@@ -80,6 +81,22 @@ def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path):
     parent.wait()
     _, alive = psutil.wait_procs(family, timeout=30)
     assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_job_in_a_thread_can_be_stopped(tmp_path: Path):
+    stop = threading.Event()
+
+    def stop_later() -> None:
+        while not (tmp_path / "grandchild").exists():
+            time.sleep(0.1)
+        stop.set()
+
+    threading.Thread(target=stop_later, daemon=True).start()
+    with pytest.raises(host.Stopped):
+        run("Hang", tmp_path, stop=stop)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        grandchild = int((tmp_path / "grandchild").read_text())
+        assert psutil.Process(grandchild).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_glutton_is_stopped(tmp_path: Path):

@@ -117,6 +117,15 @@ def test_a_run_that_is_stopped_in_a_browser(
     assert [entry["run"]["accelerator"] for entry in entries] == ["cpu_xnnpack"]
 
 
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_sweep_that_is_stopped_side_by_side(place: Path, tmp_path: Path, real_models: dict[str, Path]):
+    command = [ASSAY, "sweep", str(real_models["hand_recrop"].parent), "--runs", "0", "--jobs", "2"]
+    process, family = begun([*command, "--out", str(tmp_path / "out")], lambda line: "--type=gpu-process" in line)
+    ended(process, family, place, signal.SIGTERM)
+    assert not list((tmp_path / "out").glob("data/**/*.json")), "it went on with the models at hand"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_diagnosis_that_is_stopped(number: int, place: Path, tmp_path: Path, real_models: dict[str, Path]):
     command = [ASSAY, "diagnose", str(real_models["face_landmark"]), "--lane", "cpu_xnnpack"]

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ LOG_FILE_LIMIT = 2**28
 """A child that writes a longer log is stopped: it is in a loop."""
 
 _MIB = 2**20
+
+
+class Stopped(BaseException):
+    """A job was ended because whoever asked for it does not want it any more: it has no outcome."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,12 @@ def memory_limit_mb() -> int:
 
 
 def run_jobs(
-    lane_name: str, jobs: list[Job], *, time_limit_s: float = 300.0, memory_limit: int | None = None
+    lane_name: str,
+    jobs: list[Job],
+    *,
+    time_limit_s: float = 300.0,
+    memory_limit: int | None = None,
+    stop: threading.Event | None = None,
 ) -> list[Outcome]:
     """Run jobs in one child process of the lane, one after the other.
 
@@ -71,10 +81,15 @@ def run_jobs(
         jobs: Each with a folder of its own. When one crashes, those after it have no observation.
         time_limit_s: For all of them together, in seconds; the child and its children are killed at the end.
         memory_limit: Resident memory of the child and its children in MiB; `memory_limit_mb()` by default.
+        stop: Ends the child when it is set, for jobs in threads, which no Ctrl-C reaches.
 
     Returns:
         One outcome for each job, in order.
+
+    Raises:
+        Stopped: `stop` was set.
     """
+    stop = stop or threading.Event()
     lane = find(lane_name)
     paths: list[str] = []
     for job in jobs:
@@ -98,7 +113,7 @@ def run_jobs(
             start_new_session=True,
         )
         try:
-            ended_by = watch(process, log_path, time_limit_s, memory_limit or memory_limit_mb())
+            ended_by = watch(process, log_path, time_limit_s, memory_limit or memory_limit_mb(), stop)
         finally:
             kill_family(process)
     log = read_log(log_path)
@@ -116,9 +131,16 @@ def run_jobs(
     ]
 
 
-def run_job(lane_name: str, job: Job, *, time_limit_s: float = 300.0, memory_limit: int | None = None) -> Outcome:
+def run_job(
+    lane_name: str,
+    job: Job,
+    *,
+    time_limit_s: float = 300.0,
+    memory_limit: int | None = None,
+    stop: threading.Event | None = None,
+) -> Outcome:
     """Run one job in a child process of its own; see `run_jobs`."""
-    return run_jobs(lane_name, [job], time_limit_s=time_limit_s, memory_limit=memory_limit)[0]
+    return run_jobs(lane_name, [job], time_limit_s=time_limit_s, memory_limit=memory_limit, stop=stop)[0]
 
 
 def watch(
@@ -126,6 +148,7 @@ def watch(
     log: Path,
     time_limit_s: float,
     memory_limit: int,
+    stop: threading.Event,
     *,
     ended: Callable[[float], bool] | None = None,
 ) -> str | None:
@@ -136,10 +159,14 @@ def watch(
         log: Where it writes its output.
         time_limit_s: Longest wait in seconds.
         memory_limit: Resident memory of the child and its children in MiB.
+        stop: Ends the wait when it is set.
         ended: Waits so many seconds at most, and says whether it is over; by default whether the child ended.
 
     Returns:
         What is to end it: `time`, `memory` or `log`; None if it is over.
+
+    Raises:
+        Stopped: `stop` was set before it was over.
     """
     ended = ended or functools.partial(wait_for, process)
     end = time.monotonic() + time_limit_s
@@ -150,6 +177,8 @@ def watch(
         # Rare looks: each takes CPU time from what is being measured.
         if ended(0.1 if looks < 5 else 0.25):
             return None
+        if stop.is_set():
+            raise Stopped
         if time.monotonic() > end:
             return "time"
         if looks % 4 == 0:

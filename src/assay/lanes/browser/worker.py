@@ -11,6 +11,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from assay.lanes import child, host
@@ -23,9 +24,13 @@ class BrowserWorker:
     """Runs jobs of browser lanes in one long-lived child; those of other lanes each in a child of their own.
 
     Use as a context manager, and `run_job` wherever `assay.lanes.host.run_job` would do.
+
+    Args:
+        stop: Ends the job at hand when it is set; see `assay.lanes.host.run_jobs`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stop: threading.Event | None = None) -> None:
+        self._stop = stop or threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._scratch: Scratch | None = None
 
@@ -41,7 +46,9 @@ class BrowserWorker:
         """Run one job; see `assay.lanes.host.run_job`."""
         lane = find(lane_name)
         if lane.runs_in != "browser":
-            return host.run_job(lane_name, job, time_limit_s=time_limit_s, memory_limit=memory_limit)
+            return host.run_job(
+                lane_name, job, time_limit_s=time_limit_s, memory_limit=memory_limit, stop=self._stop
+            )
         workdir = Path(job.workdir)
         workdir.mkdir(parents=True, exist_ok=True)
         job_file = workdir / "job.json"
@@ -64,7 +71,7 @@ class BrowserWorker:
             process.stdin.write(json.dumps({"lane": lane_name, "job": str(job_file)}).encode() + b"\n")
             process.stdin.flush()
             limit = memory_limit or host.memory_limit_mb()
-            ended_by = host.watch(process, log, time_limit_s, limit, ended=ended)
+            ended_by = host.watch(process, log, time_limit_s, limit, self._stop, ended=ended)
         except BrokenPipeError:
             pass
         finally:
