@@ -107,6 +107,19 @@ def test_names_that_are_not_utf_8_are_named(tmp_path: Path) -> None:
         assert catalog.sql("SELECT count(*) FROM runs").rows == [(2,)]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a file system that takes any bytes for a name")
+def test_a_folder_of_benchmarks_with_bad_names_gives_its_good_ones(tmp_path: Path) -> None:
+    run = {"device": "Desk", "backend": "cpu", "harness": "h", "date": "2026-01-02", "provenance": "measured"}
+    folder = tmp_path / "data/benchmarks"
+    write_json(folder / "a.json", {"schema_version": "1.0", "model_id": "m", "results": [run]})
+    (folder / os.fsdecode(b"\xfe")).mkdir()
+    (folder / os.fsdecode(b"\xff.json")).write_text("{}")
+    with open_catalog(tmp_path) as catalog:
+        assert catalog.sql("SELECT model_id FROM benchmarks").rows == [("m",)]
+        (problem,) = catalog.problems()
+    assert r"'\xfe'" in problem and r"'\xff.json'" in problem
+
+
 def test_records_in_the_wrong_folder_are_named(tmp_path: Path) -> None:
     record(tmp_path, "a")
     record(tmp_path, "b", "data/device_runs")

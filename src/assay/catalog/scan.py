@@ -142,10 +142,11 @@ def is_racy(stamp: Stamp, read_at_ns: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A folder to look at, or with a problem that keeps from it."""
+    """A folder that may hold files, or on the way to one and with a problem."""
 
     path: str
     kind: Kind
+    has_files: bool = True
     problem: str | None = None
 
 
@@ -156,7 +157,7 @@ def _places(root: Path, path: str, depth: int | None, kind: Kind) -> Iterator[_P
         return
     names, problem = _subfolders(root, path, kind, strays=depth is not None)
     if depth is None or problem is not None:
-        yield _Place(path, kind, problem)
+        yield _Place(path, kind, depth is None, problem)
     for name in names:
         yield from _places(root, f"{path}/{name}", None if depth is None else depth - 1, kind)
 
@@ -184,13 +185,13 @@ def _subfolders(root: Path, path: str, kind: Kind, *, strays: bool) -> tuple[lis
 
 
 def _look(root: Path, place: _Place) -> Folder | None:
-    if place.problem is not None:
+    if not place.has_files:
         return _folder(place.path, place.kind, [], [], place.problem)
     # The loop that a query on many files spends its time in: a look and five values for each file, no more.
     only = _CARD if place.kind == "card" else None
     names: list[str] = []
     facts: list[int] = []
-    problem = None
+    problem = place.problem
     try:
         with _entries(root / place.path) as entries:
             for entry in entries:
@@ -241,18 +242,21 @@ def _folder(path: str, kind: Kind, names: list[str], facts: list[int], problem: 
     try:
         text = "/".join(names).encode()
     except UnicodeEncodeError:
-        return _without_bad_names(path, kind, names, numbers)
+        return _without_bad_names(path, kind, names, numbers, problem)
     text += f"//{problem}".encode("utf-8", "replace")
     fingerprint = hashlib.blake2b(numbers.tobytes() + text, digest_size=16).digest()
     return Folder(path, kind, names, numbers, problem, fingerprint)
 
 
-def _without_bad_names(path: str, kind: Kind, names: list[str], numbers: array[int]) -> Folder:
+def _without_bad_names(
+    path: str, kind: Kind, names: list[str], numbers: array[int], problem: str | None
+) -> Folder:
     """A folder less the files whose names no text can hold, which its problem tells of."""
     good = [place for place, name in enumerate(names) if _is_text(name)]
     bad = [name for name in names if not _is_text(name)]
     kept = [fact for place in good for fact in numbers[place * _FACTS : (place + 1) * _FACTS]]
-    problem = f"{path} holds {_some(bad)}, a name that is not UTF-8"
+    told = f"{path} holds {_some(bad)}, a name that is not UTF-8"
+    problem = f"{problem}; {told}" if problem else told
     return _folder(path, kind, [names[place] for place in good], kept, problem)
 
 
