@@ -151,3 +151,12 @@ def test_the_interval_holds_the_ratio_and_turns_with_it(
     assert low <= b / a * (1 + 1e-9) and b / a <= high * (1 + 1e-9)
     back = ratio_interval(right, left) or (0, 0)
     assert back == pytest.approx((1 / high, 1 / low))
+
+
+def test_a_broken_file_is_named_with_its_side(tmp_path: Path) -> None:
+    for side in ("old", "new"):
+        add(tmp_path / side, 10.0)
+    broken = tmp_path / "new/data/device_runs/2.3.0/2026-11-20/broken.json"
+    broken.write_text("{")
+    (problem,) = diff(str(tmp_path / "old"), str(tmp_path / "new"), root=tmp_path).problems
+    assert problem.startswith(f"in {tmp_path / 'new'}: {broken.relative_to(tmp_path / 'new')} is not JSON")

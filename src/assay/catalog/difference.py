@@ -169,7 +169,7 @@ def diff(
         for side in sides:
             with open_catalog(side, progress=progress) as catalog:
                 found.append(_facts(catalog, "true", {}, _key("dir", limits)))
-                problems += catalog.problems()
+                problems += [f"in {side}: {problem}" for problem in catalog.problems()]
         result = _compare("dir", (str(sides[0]), found[0]), (str(sides[1]), found[1]), limits)
         result.problems = problems
         return result
