@@ -165,3 +165,46 @@ def test_the_command_line_fails_a_build(tmp_path):
 )
 def test_module_paths_come_from_tensor_names(name, path):
     assert module_path(name) == path
+
+
+def layer(outputs: int, rows: int = 16, half: bool = False):
+    graph = GraphBuilder()
+    x = graph.input("x", (1, rows, 8))
+    values = np.zeros((outputs, 8), np.float16 if half else np.float32)
+    weights = graph.constant(values)
+    if half:
+        weights = graph.op("DEQUANTIZE", [weights], values.shape, version=3)
+    options = {"keep_num_dims": True, "fused_activation_function": "NONE"}
+    return graph.finish([graph.op("FULLY_CONNECTED", [x, weights, None], (1, rows, outputs), options=options)])
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_weights_over_the_adapters_largest_texture_give_zeros(matrix, half):
+    assert "weights_texture" not in rules(lint(layer(32768, half=half), matrix))
+    # Few rows: the engine keeps the weights in a buffer.
+    assert "weights_texture" not in rules(lint(layer(32772, rows=8, half=half), matrix))
+    report = lint(layer(32772, half=half), matrix)
+    finding = rules(report)["weights_texture"]
+    assert "8193 x 2 texels where the adapter allows 8192" in finding.message
+    assert any("exceeded maximum texture size" in line for line in finding.evidence)
+    # It is taken all the same: that is the trouble.
+    assert report.delegated == report.total
+    assert report.count("wrong") == 1
+
+
+def test_the_layouts_of_weights():
+    from assay.graph.lint.limits import weights_texture
+
+    def texture(op, source, weights, out, **options):
+        graph = GraphBuilder()
+        x, kernel = graph.input("x", source), graph.constant(np.zeros(weights, np.float32))
+        model = graph.finish([graph.op(op, [x, kernel], out, options=options)])
+        return weights_texture(model.outline(model.subgraphs[0]), 0)
+
+    # As the engine's validation messages give them for layers of these sizes.
+    assert texture("CONV_2D", (1, 16, 16, 3644), (64, 3, 3, 3644), (1, 16, 16, 64)) == (16, 8199)
+    assert texture("CONV_2D", (1, 16, 16, 1024), (64, 16, 16, 1024), (1, 16, 16, 64)) == (16, 65536)
+    assert texture("DEPTHWISE_CONV_2D", (1, 16, 16, 32), (1, 101, 101, 32), (1, 16, 16, 32)) == (10201, 8)
+    assert texture("FULLY_CONNECTED", (1, 8, 8, 40000), (64, 40000), (1, 8, 8, 64)) == (16, 10000)
+    assert texture("BATCH_MATMUL", (1, 16, 64), (1, 64, 40000), (1, 16, 40000)) == (10000, 16)
+    assert texture("CONV_2D", (1, 1, 8, 8), (40000, 1, 1, 8), (1, 1, 8, 40000)) is None

@@ -58,13 +58,17 @@ def test_each_case_has_its_outcome_and_a_crash_stops_nothing(outcomes):
 
 @needs_gpu
 @pytest.mark.gpu
-def test_the_delegate_is_seen_to_take_one_partition_and_to_fold_halves(outcomes):
+def test_how_the_delegate_behaves_is_measured(outcomes):
     behaviour = outcomes.session["behaviour"]
     assert behaviour == {
         "max_partitions": 1,
         "folds_float16_constants": True,
         "leaves_folded_constants_in_split_graphs": True,
+        "weights_texture": 8192,
     }
+    lines = outcomes.session["behaviour_evidence"]["weights_texture"]
+    assert "exceeded maximum texture size" in lines[0]
+    assert "no error" in lines[1]
     assert outcomes.session["adapter"]
 
 

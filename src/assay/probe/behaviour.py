@@ -1,12 +1,16 @@
-"""How a delegate cuts a graph, measured on graphs made for it: how many parts it takes, and float16 weights."""
+"""How a delegate behaves, measured on graphs made for it: how many parts of a graph it takes, what it does with
+float16 weights, and how large weights may be.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from assay.graph.build import GraphBuilder
 from assay.graph.model import Buffer, Model, Node, Subgraph, Tensor
 
 #: An op that the lanes here refuse and that keeps its input's shape; each lane's own refusals confirm it.
@@ -66,3 +70,36 @@ def experiments() -> list[Experiment]:
             {3: True, 4: False},
         ),
     ]
+
+
+@dataclass(frozen=True)
+class WideLayer:
+    """A 1x1 convolution whose weights make a texture that is one texel wider than a limit.
+
+    Attributes:
+        limit: The limit in texels, of four channels each.
+        model: The graph.
+        given: Its input.
+        expected: What the layer gives.
+    """
+
+    limit: int
+    model: Model
+    given: np.ndarray[Any, Any]
+    expected: np.ndarray[Any, Any]
+
+
+def wide_layers() -> Iterator[WideLayer]:
+    """Layers for the limits that graphics adapters have, from the smallest."""
+    rng = np.random.default_rng(3)
+    for limit in (2048, 4096, 8192, 16384, 32768):
+        count = 4 * (limit + 1)
+        weights = rng.normal(size=(count, 1, 1, 8)).astype(np.float32)
+        given = rng.normal(size=(1, 4, 4, 8)).astype(np.float32)
+        graph = GraphBuilder()
+        source = graph.input("input0", given.shape)
+        window = {"padding": "SAME", "stride_w": 1, "stride_h": 1, "fused_activation_function": "NONE"}
+        kernel, bias = graph.constant(weights), graph.constant(np.zeros(count, np.float32))
+        out = graph.op("CONV_2D", [source, kernel, bias], (1, 4, 4, count), options=window)
+        expected = given.astype(np.float64) @ weights[:, 0, 0].T.astype(np.float64)
+        yield WideLayer(limit, graph.finish([out]), given, expected)

@@ -24,11 +24,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from assay.evidence import litert_log
 from assay.graph.lint.signature import signature_of
 from assay.graph.writer import write
-from assay.probe.behaviour import experiments
-from assay.probe.cases import Array, Case, build, probed
+from assay.probe.behaviour import experiments, wide_layers
+from assay.probe.cases import Array, Case, Result, build, probed
 from assay.probe.native import Attempt, NativeSession, without_names
 from assay.probe.outcome import Outcome
 from assay.probe.reference import Reference, complete, difference, inputs_of, tolerance
@@ -39,6 +41,10 @@ _FATAL = re.compile(
 _STAMP = re.compile(r"^[IWEF]\d{4} [\d:.]+ +\d+ ")
 #: Words of LiteRT.js that say why it does not load a model: no type for its inputs, an engine that ended.
 _EXPLAIN = ("Element type", "Aborted(")
+#: What the graphics layer says of a texture that is too large, and the part of the largest value that a layer may
+#: be off by before it counts as lost: half precision is right to a few thousandths.
+_TEXTURE = "exceeded maximum texture size"
+_LOST = 0.05
 _UNRESOLVED = "Encountered unresolved custom op"
 
 Say = Callable[[dict[str, Any]], None]
@@ -149,7 +155,26 @@ def behave(session: Session, said: Callable[[], str], facts: dict[str, Any], say
         if taken in experiment.meanings:
             behaviour[experiment.name] = experiment.meanings[taken]
         evidence[experiment.name] = list(report.lines) if report is not None else ["no node is named as refused"]
+    behaviour["weights_texture"], evidence["weights_texture"] = _largest_texture(session, said)
     say({"session": {"behaviour": behaviour, "behaviour_evidence": evidence, **facts}})
+
+
+def _largest_texture(session: Session, said: Callable[[], str]) -> tuple[int | None, list[str]]:
+    """The side in texels beyond which a layer's weights are lost (None if there is none), and what shows it."""
+    right: list[str] = []
+    for layer in wide_layers():
+        shape = layer.expected.shape
+        attempt = session.attempt(write(layer.model), [layer.given], Case("CONV_2D", (), (Result(shape=shape),)))
+        words = [_STAMP.sub("", line.strip()) for line in said().splitlines() if _TEXTURE in line][:1]
+        if attempt.error is not None:
+            return layer.limit, [*words, attempt.error]
+        if attempt.outputs is not None:
+            gap = float(np.abs(attempt.outputs[0] - layer.expected).max())
+            if gap > _LOST * float(np.abs(layer.expected).max()):
+                wide = f"a 1x1 convolution with {shape[-1]} outputs: off by {gap:.3g} and no error"
+                return layer.limit, [*words, wide]
+            right = [f"a 1x1 convolution with {shape[-1]} outputs is right"]
+    return None, right
 
 
 def _native_batch(cases: list[Case], say: Say, log: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.graph.lint import rules
+from assay.graph.lint.limits import weights_texture, window_too_large
 from assay.graph.lint.matrix import FATAL, Answer, Matrix, for_lane
 from assay.graph.lint.partition import crossings, delegated, partitions
 from assay.graph.lint.report import Finding, LintReport, NodeReport, SubgraphReport
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from assay.graph.outline import Outline
 
 DEFAULT_LANE = "gpu_mldrift"
-_POOLS = ("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D")
-_WINDOWS = ("CONV_2D", "DEPTHWISE_CONV_2D", *_POOLS)
+TEXTURE_BASIS = "follows from the sizes in the file and the adapter's largest texture"
 _ORDER = ("error", "fallback", "unknown", "warning")
 _FOLDED = Answer("supported", basis="a float16 weight: folded into the node that reads it", numbers="right")
 
@@ -128,6 +128,7 @@ def _answers(
 ) -> tuple[list[str], list[Answer], int | None]:
     """Each node's signature and answer, and the first node whose window is larger than its input."""
     signatures = Signatures(outline, halves)
+    constants = frozenset(halves)
     known: dict[Any, tuple[str, Answer]] = {}
     answered: dict[int, tuple[str, Answer]] = {}
     texts: list[str] = []
@@ -142,30 +143,25 @@ def _answers(
             found = answered.get(id(signature))
             if found is None:
                 found = answered[id(signature)] = str(signature), matrix.answer(signature)
+            if (cut_off := _cut_off(outline, node, found[1], constants, matrix)) is not None:
+                found = found[0], cut_off
             known[key] = found
-            if too_small is None and _window_too_large(outline, node):
+            if too_small is None and window_too_large(outline, node):
                 too_small = node
         texts.append(found[0])
         answers.append(found[1])
     return texts, answers, too_small
 
 
-def _window_too_large(outline: Outline, node: int) -> bool:
-    """True for a window without padding over a smaller input: no kernel of the runtime can prepare such a node."""
-    options, op = outline.options[outline.option_ids[node]], outline.op[node]
-    if options.get("padding") != "VALID" or op not in _WINDOWS:
-        return False
-    reads = outline.read[node]
-    source = outline.shape[reads[0]]
-    if op in _POOLS:
-        window = (options.get("filter_height", 1), options.get("filter_width", 1))
-    else:
-        shape = outline.shape[reads[1]]
-        steps = [options.get(f"dilation_{side}_factor", 1) for side in "hw"]
-        if len(shape) != 4:
-            return False
-        window = tuple((size - 1) * step + 1 for size, step in zip(shape[1:3], steps, strict=True))
-    return len(source) == 4 and any(size > room for size, room in zip(window, source[1:3], strict=True))
+def _cut_off(outline: Outline, node: int, answer: Answer, halves: frozenset[int], matrix: Matrix) -> Answer | None:
+    """The answer for a layer whose weights are larger than a texture of the adapter may be."""
+    limit: int | None = matrix.header["behaviour"].get("weights_texture")
+    size = weights_texture(outline, node, halves) if limit is not None and answer.taken else None
+    if limit is None or size is None or max(size) <= limit:
+        return None
+    reason = f"its weights make a texture of {size[0]} x {size[1]} texels where the adapter allows {limit}"
+    evidence = tuple(matrix.header["behaviour_evidence"].get("weights_texture", ()))
+    return Answer("wrong", reason, basis=TEXTURE_BASIS, date=answer.date, numbers="wrong", evidence=evidence)
 
 
 def _place(index: int, answer: Answer, on_accelerator: set[int], folded: set[int], open_ended: bool) -> str:
@@ -306,11 +302,18 @@ def _wrong(every: Sequence[tuple[int, NodeReport]]) -> list[Finding]:
     found: list[Finding] = []
     for (op, _), nodes in _grouped(every, frozenset({"wrong"})):
         node = nodes[0][1]
-        message = f"{op} is taken and gave wrong numbers when it was measured alone: {node.answer.reason}"
-        hint = f"Check the outputs against the CPU (`assay run`). Measured form: {node.signature}"
+        if node.answer.basis == TEXTURE_BASIS:
+            message = f"{op} is taken and gives zeros, without an error: {node.answer.reason}"
+            hint = (
+                "Split the layer over its output channels (and join the results) or its input channels (and add "
+                "them), so that each part's weights fit."
+            )
+        else:
+            message = f"{op} is taken and gave wrong numbers when it was measured alone: {node.answer.reason}"
+            hint = f"Check the outputs against the CPU (`assay run`). Measured form: {node.signature}"
         found.append(
             rules.group(
-                "measured_wrong",
+                "weights_texture" if node.answer.basis == TEXTURE_BASIS else "measured_wrong",
                 "warning",
                 message,
                 hint,

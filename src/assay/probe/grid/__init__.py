@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from assay.probe.cases import Case
-from assay.probe.grid import elementwise, layout, others, reduce, weights
+from assay.probe.grid import elementwise, layout, others, reduce, weights, written
 
-_FAMILIES = (elementwise, layout, reduce, weights, others)
+_FAMILIES = (elementwise, layout, reduce, weights, others, written)
 
 
 def cases(ops: Iterable[str] | None = None) -> Iterator[Case]:
