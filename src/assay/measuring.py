@@ -24,7 +24,7 @@ from assay.numerics.inputs import resolve_shapes
 from assay.numerics.source import source_outputs
 from assay.numerics.user_inputs import InputSet, load_inputs
 from assay.protocol import machine
-from assay.protocol.acceptance import Acceptance, Ending, accept
+from assay.protocol.acceptance import Acceptance, accept
 from assay.protocol.statistics import summarize
 from assay.records.failure import FailureClass
 from assay.settings import Settings
@@ -274,17 +274,7 @@ class Bench:
         if observation is not None:
             self.model_times_s.append(observation.facts.get("model_time_s") or 0.0)
         facts = registry.find(lane).read(outcome.log, observation)
-        ending = Ending(
-            stage=observation.stage if observation else None,
-            loaded=observation is not None and observation.load_ms is not None,
-            error=observation.error if observation else None,
-            error_class=observation.error_class if observation else None,
-            returncode=outcome.returncode,
-            timed_out=outcome.timed_out,
-            out_of_memory=outcome.out_of_memory,
-            flooded=outcome.flooded,
-        )
-        acceptance = accept(ending, outcome.log, facts.failure)
+        acceptance = accept(outcome.ending, outcome.log, facts.failure)
         summary = None
         unstable: list[str] = []
         if observation is not None and observation.samples_ms and acceptance.failure is None:

@@ -15,7 +15,7 @@ from assay.lanes.base import TensorSpec
 from assay.lanes.browser.worker import BrowserWorker
 from assay.lanes.native import load_arrays
 from assay.lanes.registry import find
-from assay.protocol.acceptance import Ending, accept
+from assay.protocol.acceptance import accept
 from assay.records.failure import FailureClass
 
 from .conftest import chromium_processes, double, shared_with_the_cpu, tiled, with_unknown_op
@@ -34,18 +34,7 @@ def run(lane, job, time_limit_s=120.0, runner=host):
     """Outcome, facts and acceptance of one job, as `assay run` makes them."""
     outcome = runner.run_job(lane, job, time_limit_s=time_limit_s)
     facts = find(lane).read(outcome.log, outcome.observation)
-    seen = outcome.observation
-    ending = Ending(
-        stage=seen.stage,
-        loaded=seen.load_ms is not None,
-        error=seen.error,
-        error_class=seen.error_class,
-        returncode=outcome.returncode,
-        timed_out=outcome.timed_out,
-        out_of_memory=outcome.out_of_memory,
-        flooded=outcome.flooded,
-    )
-    return outcome, facts, accept(ending, outcome.log, facts.failure)
+    return outcome, facts, accept(outcome.ending, outcome.log, facts.failure)
 
 
 @pytest.mark.parametrize("lane", ["wasm_xnnpack", "webgpu_mldrift"])

@@ -21,8 +21,11 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache" / "assay"
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for temporary files, short as browsers need it, for this process and its children."""
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A folder for temporary files, short as browsers need it, for this process and its children.
+
+    It is not `tmp_path`, which must be there before: pytest makes it where temporary files go.
+    """
     folder = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

@@ -6,13 +6,13 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from assay.lanes import host, registry
 from assay.lanes.base import Job, Json, LaneFacts, TensorSpec
 from assay.lanes.native import Array, load_arrays, save_arrays
-from assay.protocol.acceptance import Ending, accept
+from assay.protocol.acceptance import accept
 from assay.records.failure import FailureClass
 from assay.scratch import Scratch
 
@@ -176,19 +176,10 @@ class Launcher:
     def _result(self, outcome: host.Outcome, log: str) -> TrialResult:
         observation = outcome.observation
         facts = registry.find(self.lane).read(log, observation)
-        # The process ended as its last job did; a job that had come to its end before is done all the same.
-        done = observation is not None and observation.stage == "done" and observation.error is None
-        reported = observation is not None and observation.error is not None
-        ending = Ending(
-            stage=observation.stage if observation else None,
-            loaded=observation is not None and observation.load_ms is not None,
-            error=observation.error if observation else None,
-            error_class=observation.error_class if observation else None,
-            returncode=0 if done or reported else outcome.returncode,
-            timed_out=outcome.timed_out and not (done or reported),
-            out_of_memory=outcome.out_of_memory and not (done or reported),
-            flooded=outcome.flooded and not (done or reported),
-        )
+        ending = outcome.ending
+        if ending.error is not None or ending.stage == "done":
+            # The process ended as its last job did; a job that had come to its end before is done all the same.
+            ending = replace(ending, returncode=0, timed_out=False, out_of_memory=False, flooded=False)
         # That the CPU took a piece which the accelerator has nothing to do with is no failure of the piece.
         fallback = facts.failure is FailureClass.SILENT_CPU_FALLBACK
         accepted = accept(ending, log, None if fallback else facts.failure)

@@ -41,7 +41,8 @@ def measure(lane_name: str, job: Job) -> bool:
 def set_up() -> None:
     """Prepare this process for crashes, of its own and of its parent: say where, leave no core file, no orphan."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    faulthandler.enable()
+    # Only of the thread that crashed: the last lines of the log are the evidence.
+    faulthandler.enable(all_threads=False)
     with contextlib.suppress(ImportError, ValueError, OSError):
         # A crash of the runtime must not leave core files of the size of a model behind.
         import resource

@@ -18,6 +18,7 @@ import psutil
 
 from assay.lanes.base import Job, Observation
 from assay.lanes.registry import find
+from assay.protocol.acceptance import Ending
 from assay.scratch import Scratch
 
 LOG_LIMIT = 2**20
@@ -54,6 +55,21 @@ class Outcome:
     out_of_memory: bool
     flooded: bool
     workdir: Path
+
+    @property
+    def ending(self) -> Ending:
+        """How it ended, for the acceptance rule."""
+        seen = self.observation
+        return Ending(
+            stage=seen.stage if seen else None,
+            loaded=seen is not None and seen.load_ms is not None,
+            error=seen.error if seen else None,
+            error_class=seen.error_class if seen else None,
+            returncode=self.returncode,
+            timed_out=self.timed_out,
+            out_of_memory=self.out_of_memory,
+            flooded=self.flooded,
+        )
 
     def output_files(self) -> list[Path]:
         """Outputs of the sequence, in order, as far as it came."""
