@@ -180,18 +180,23 @@ def measure(root: Path, records: int, models: int, seed: int, repeats: int) -> N
     plain = peer(root)
     ratio = plain.cpu_s / warm["count"].cpu_s
     print(f"count, DuckDB on the files  {plain}   {ratio:.1f} times the warm query's CPU")
-    updates: list[Cost] = []
+    updates: dict[str, list[Cost]] = {"new": [], "changed": [], "removed": []}
     for number in range(repeats):
         path, value = make_record(0, 10_000 + number, seed)
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(json.dumps(value))
-        updates.append(assay(root, QUERIES["count"]))
-        (root / path).unlink()
-        assay(root, QUERIES["count"])
-    update = middle(updates)
-    more = (update.wall_s - warm["count"].wall_s, update.cpu_s - warm["count"].cpu_s)
-    print(f"query after one new file    {update}   the update: {more[0]:.2f} s wall, {more[1]:.2f} s CPU")
-    start = middle([run("import duckdb, typer, rich.console; duckdb.connect()") for _ in range(repeats)])
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        for change, costs in updates.items():
+            if change == "removed":
+                file.unlink()
+            else:
+                value["entries"][0]["run"]["error"] = change
+                file.write_text(json.dumps(value))
+            costs.append(assay(root, QUERIES["count"]))
+    for change, costs in updates.items():
+        update = middle(costs)
+        more = (update.wall_s - warm["count"].wall_s, update.cpu_s - warm["count"].cpu_s)
+        print(f"one {change + ' file:':<23}{update}   the update: {more[0]:.2f} s wall, {more[1]:.2f} s CPU")
+    start = middle([run("import duckdb, pydantic.main, typer; duckdb.connect()") for _ in range(repeats)])
     print(f"of each, Python and imports {start}")
 
 
