@@ -7,7 +7,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from assay import graph
-from assay.convert.graph_rewrites import REWRITES, apply, fold_weights
+from assay.convert.graph_rewrites import REWRITES, apply, fold_weights, split_layer
 
 
 def run(model: graph.Model, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -22,7 +22,9 @@ def run(model: graph.Model, inputs: list[np.ndarray]) -> list[np.ndarray]:
     return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
 
 
-@pytest.mark.parametrize("name", [rewrite.name for rewrite in REWRITES if rewrite.name != "fold-weights"])
+@pytest.mark.parametrize(
+    "name", [rewrite.name for rewrite in REWRITES if rewrite.name not in ("fold-weights", "split-layer")]
+)
 def test_small_model_is_the_same_after(small_model: Path, name: str) -> None:
     model = graph.read(small_model)
     rewrite = next(each for each in REWRITES if each.name == name)
@@ -50,3 +52,53 @@ def test_sparse_weights_are_stored_dense(real_models: dict[str, Path]) -> None:
 
 def test_nothing_to_change_is_none(small_model: Path) -> None:
     assert fold_weights(graph.read(small_model)) is None
+
+
+def wide(op: str, weights: tuple[int, ...], *, half: bool, bias: bool, activation: str) -> graph.Model:
+    """A layer with as many channels as a texture of 4,096 texels cannot hold, and something after it."""
+    rng = np.random.default_rng(0)
+    builder = graph.GraphBuilder()
+    source = builder.input("x", (1, 3, 4, weights[-1]))
+    values = rng.normal(size=weights).astype(np.float16 if half else np.float32)
+    kernel = builder.constant(values, "kernel")
+    if half:
+        kernel = builder.op("DEQUANTIZE", [kernel], weights, "float32", version=3)
+    shift = builder.constant(rng.normal(size=weights[0]).astype(np.float32), "bias") if bias else None
+    options: dict[str, object] = {"fused_activation_function": activation}
+    options |= (
+        {"keep_num_dims": True} if op == "FULLY_CONNECTED" else {"padding": "SAME", "stride_h": 1, "stride_w": 1}
+    )
+    shape = (1, 3, 4, weights[0])
+    return builder.finish(
+        [builder.op("ABS", [builder.op(op, [source, kernel, shift], shape, options=options)], shape)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("op", "weights", "half", "bias", "activation", "parts"),
+    [
+        ("FULLY_CONNECTED", (50_001, 8), False, False, "NONE", 4),
+        ("FULLY_CONNECTED", (20_000, 8), True, True, "RELU", 2),
+        ("FULLY_CONNECTED", (3, 40_000), False, True, "RELU6", 3),
+        ("CONV_2D", (17_000, 1, 1, 4), False, True, "NONE", 2),
+        ("CONV_2D", (4, 3, 3, 4_001), True, True, "RELU", 3),
+    ],
+)
+def test_wide_layers_are_computed_in_parts(
+    op: str, weights: tuple[int, ...], half: bool, bias: bool, activation: str, parts: int
+) -> None:
+    from assay.graph.lint.limits import weights_texture
+    from assay.graph.lint.signature import folded_halves
+
+    model = wide(op, weights, half=half, bias=bias, activation=activation)
+    changed = split_layer(model)
+    assert changed is not None
+    assert [node.op for node in changed.subgraphs[0].nodes].count(op) == parts
+    outline = changed.outline(changed.subgraphs[0])
+    constants = frozenset(folded_halves(outline))
+    sizes = [weights_texture(outline, node, constants) for node in outline.nodes_of(op)]
+    assert all(size is not None and max(size) <= 4096 for size in sizes)
+    image = np.random.default_rng(3).normal(size=(1, 3, 4, weights[-1])).astype(np.float32)
+    for left, right in zip(run(model, [image]), run(changed, [image]), strict=True):
+        np.testing.assert_allclose(left, right, rtol=0, atol=1e-5 * np.abs(left).max())
+    assert split_layer(changed) is None

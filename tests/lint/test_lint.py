@@ -190,6 +190,9 @@ def test_weights_over_the_adapters_largest_texture_give_zeros(matrix, half):
     # It is taken all the same: that is the trouble.
     assert report.delegated == report.total
     assert report.count("wrong") == 1
+    assert Gate.parse(["fallback"]).reasons(report) == []
+    (reason,) = Gate.parse(["wrong"]).reasons(report)
+    assert reason == "wrong: 1 nodes run on the accelerator and were measured to give wrong numbers"
 
 
 def test_the_layouts_of_weights():

@@ -19,9 +19,10 @@ def lint(
         list[str] | None,
         typer.Option(
             "--fail-on",
-            metavar="fallback|partitions:N",
-            help="Exit 1 if nodes run on the CPU, or the model does not load, or a node is unknown; "
-            "or if there are more than N accelerator partitions. May be given twice.",
+            metavar="fallback|wrong|partitions:N",
+            help="Exit 1 if nodes run on the CPU or the model does not load; if nodes were measured to give "
+            "wrong numbers; if there are more than N accelerator partitions; and if a node is unknown. May be "
+            "given again.",
         ),
     ] = None,
     allow_unknown: Annotated[

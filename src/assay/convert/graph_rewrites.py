@@ -8,7 +8,7 @@ bit on kernels that work element by element; what a backend's own order of summa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -251,12 +251,136 @@ def _prepared(graph: Subgraph) -> set[int]:
     return found
 
 
+_PART = 4 * 4096
+"""Channels whose weights fit the smallest texture that GPUs have today, 4,096 texels of four channels a side."""
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A convolution or a fully connected layer, its weights as the file stores them."""
+
+    node: Node
+    source: Tensor
+    stored: Tensor
+    bias: Tensor | None
+    result: Tensor
+
+    @property
+    def input_part(self) -> int:
+        """Input channels of a part: a texture has them times the window on one side."""
+        window = math.prod(self.stored.shape[1:-1])
+        return max(_PART // window // 4 * 4, 4)
+
+
+def split_layer(model: Model, subgraph: int = 0, nodes: Nodes = None) -> Model | None:
+    """Compute layers of very many channels in parts that are joined or added. Sums of parts round differently."""
+    copy = model.copy()
+    builder = GraphBuilder(copy, subgraph)
+    graph = builder.subgraph
+    layers = [
+        layer
+        for node in _chosen(graph, nodes, {"CONV_2D", "FULLY_CONNECTED"})
+        if (layer := _wide_layer(graph, node)) is not None
+    ]
+    for layer in layers:
+        _split(builder, layer)
+    return _without_nodes(copy, graph, {layer.node.index for layer in layers}) if layers else None
+
+
+def _wide_layer(graph: Subgraph, node: Node) -> _Layer | None:
+    if len(node.inputs) < 2 or min(node.inputs[:2]) < 0:
+        return None
+    source, weights = graph.tensors[node.inputs[0]], graph.tensors[node.inputs[1]]
+    result = graph.tensors[node.outputs[0]]
+    maker = next((other for other in graph.nodes if weights.index in other.outputs), None)
+    stored = graph.tensors[maker.inputs[0]] if maker is not None and maker.op == "DEQUANTIZE" else weights
+    bias = graph.tensors[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] >= 0 else None
+    if not stored.is_constant or stored.dtype not in ("float16", "float32") or stored.sparsity is not None:
+        return None
+    if bias is not None and not bias.is_constant:
+        return None
+    # Grouped convolutions, and layers that flatten what they read, have other channels than their source.
+    if not source.shape or source.shape[-1] != stored.shape[-1] or result.is_dynamic or source.is_dynamic:
+        return None
+    layer = _Layer(node, source, stored, bias, result)
+    return layer if stored.shape[0] > _PART or stored.shape[-1] > layer.input_part else None
+
+
+def _split(builder: GraphBuilder, layer: _Layer) -> None:
+    """Put the parts of a layer before it; it is left with nothing to compute."""
+    weights = builder.model.data(layer.stored)
+    bias = None if layer.bias is None else builder.model.data(layer.bias)
+    name, activation = layer.result.name, layer.node.options["fused_activation_function"]
+    options = {**layer.node.options, "fused_activation_function": "NONE"}
+    sources = _channels(builder, layer)
+
+    def put(
+        op: str, read: Sequence[Tensor | None], out: Tensor, given: Mapping[str, object], version: int = 1
+    ) -> None:
+        place = builder.subgraph.nodes.index(layer.node)
+        builder.node(op, read, [out], given, version=version, position=place)
+
+    columns: list[Tensor] = []
+    for first in range(0, weights.shape[0], _PART):
+        part = weights[first : first + _PART]
+        shape = (*layer.result.shape[:-1], len(part))
+        total: Tensor | None = None
+        for start, source in sources:
+            piece = np.ascontiguousarray(part[..., start : start + source.shape[-1]])
+            kernel = builder.constant(piece, f"{layer.stored.name}/part{first}.{start}")
+            if layer.stored.dtype == "float16":
+                real = builder.tensor(f"{kernel.name}/real", kernel.shape, "float32")
+                put("DEQUANTIZE", [kernel], real, {}, 3)
+                kernel = real
+            # The bias counts once.
+            own = None if bias is None else bias[first : first + _PART]
+            own = own if start == 0 or own is None else np.zeros_like(own)
+            shift = None if own is None else builder.constant(own, f"{name}/bias{first}.{start}")
+            out = builder.tensor(f"{name}/part{first}.{start}", shape, "float32")
+            put(layer.node.op, [source, kernel, shift], out, options, layer.node.version)
+            if total is not None:
+                added = builder.tensor(f"{name}/sum{first}.{start}", shape, "float32")
+                put("ADD", [total, out], added, {"fused_activation_function": "NONE"})
+                out = added
+            total = out
+        assert total is not None
+        columns.append(total)
+    joined = columns[0]
+    if len(columns) > 1:
+        joined = builder.tensor(f"{name}/joined", layer.result.shape, "float32")
+        axis = {"axis": len(layer.result.shape) - 1, "fused_activation_function": "NONE"}
+        put("CONCATENATION", columns, joined, axis)
+    if activation in _ACTIVATIONS:
+        put(str(activation), [joined], layer.result, {})
+    else:
+        # The last part put in has what the layer had.
+        builder.subgraph.nodes[builder.subgraph.nodes.index(layer.node) - 1].outputs = [layer.result.index]
+
+
+def _channels(builder: GraphBuilder, layer: _Layer) -> list[tuple[int, Tensor]]:
+    """The input of a layer in runs of channels, each with the channel that it starts at."""
+    source, step = layer.source, layer.input_part
+    if source.shape[-1] <= step:
+        return [(0, source)]
+    found: list[tuple[int, Tensor]] = []
+    for start in range(0, source.shape[-1], step):
+        size = (*source.shape[:-1], min(step, source.shape[-1] - start))
+        piece = builder.tensor(f"{layer.result.name}/input{start}", size, source.dtype)
+        begin = builder.constant(np.array([0] * (len(size) - 1) + [start], np.int32))
+        place = builder.subgraph.nodes.index(layer.node)
+        wanted = builder.constant(np.array(size, np.int32))
+        builder.node("SLICE", [source, begin, wanted], [piece], position=place)
+        found.append((start, piece))
+    return found
+
+
 REWRITES: tuple[GraphRewrite, ...] = (
     GraphRewrite("fold-weights", "sparse weights stored dense (DENSIFY folded)", fold_weights),
     GraphRewrite("fold-dequantize", "float16 weights stored as float32 (DEQUANTIZE folded)", fold_dequantize),
     GraphRewrite("keep-batch", "rank-3 arithmetic with a leading batch dimension", keep_batch),
     GraphRewrite("expand-broadcast", "operands repeated to full size before they meet", expand_broadcast),
     GraphRewrite("split-activation", "fused activations as nodes of their own", split_activation),
+    GraphRewrite("split-layer", "layers of very many channels computed in parts", split_layer),
     GraphRewrite("part-neighbours", "a RESHAPE between neighbours that are wrong together", part_neighbours),
 )
 """All of them, the least invasive first."""

@@ -306,7 +306,7 @@ def _wrong(every: Sequence[tuple[int, NodeReport]]) -> list[Finding]:
             message = f"{op} is taken and gives zeros, without an error: {node.answer.reason}"
             hint = (
                 "Split the layer over its output channels (and join the results) or its input channels (and add "
-                "them), so that each part's weights fit."
+                "them), so that each part's weights fit; `assay diagnose --fix` writes such a model."
             )
         else:
             message = f"{op} is taken and gave wrong numbers when it was measured alone: {node.answer.reason}"

@@ -17,34 +17,40 @@ class Gate:
         fallback: Nodes on the CPU, a model that will not load, and nodes that nobody measured.
         max_partitions: More accelerator parts than this; None for any number.
         allow_unknown: Nodes that nobody measured are not held against the model.
+        wrong: Nodes that the accelerator takes and was measured to compute wrongly.
     """
 
     fallback: bool = False
     max_partitions: int | None = None
     allow_unknown: bool = False
+    wrong: bool = False
 
     @classmethod
     def parse(cls, conditions: Sequence[str], *, allow_unknown: bool = False) -> Gate:
-        """The gate of `fallback` and `partitions:N` conditions.
+        """The gate of `fallback`, `wrong` and `partitions:N` conditions.
 
         Raises:
-            AssayError: A condition is neither.
+            AssayError: A condition is none of them.
         """
-        fallback, most = False, None
+        fallback, wrong, most = False, False, None
         for condition in conditions:
             name, _, value = condition.partition(":")
             if name == "fallback" and not value:
                 fallback = True
+            elif name == "wrong" and not value:
+                wrong = True
             elif name == "partitions" and value.isdecimal():
                 most = int(value) if most is None else min(most, int(value))
             else:
-                raise AssayError(f"--fail-on {condition!r} is not known", fix="use fallback or partitions:N")
-        return cls(fallback, most, allow_unknown)
+                raise AssayError(
+                    f"--fail-on {condition!r} is not known", fix="use fallback, wrong or partitions:N"
+                )
+        return cls(fallback, most, allow_unknown, wrong)
 
     def reasons(self, report: LintReport) -> list[str]:
         """Why the report does not pass; empty if it does.
 
-        Unknown nodes fail both conditions unless they are allowed: a matrix that knows nothing must never pass a
+        Unknown nodes fail every condition unless they are allowed: a matrix that knows nothing must never pass a
         build.
         """
         reasons: list[str] = []
@@ -59,6 +65,9 @@ class Gate:
             reasons.append(
                 f"partitions: {report.partitions} accelerator partitions, {self.max_partitions} allowed"
             )
-        if unknown and not self.allow_unknown and (self.fallback or self.max_partitions is not None):
+        if self.wrong and (bad := report.count("wrong")):
+            reasons.append(f"wrong: {bad} nodes run on the accelerator and were measured to give wrong numbers")
+        conditions = self.fallback or self.wrong or self.max_partitions is not None
+        if unknown and not self.allow_unknown and conditions:
             reasons.append(f"unknown: {unknown} nodes were not measured; probe them, or pass --allow-unknown")
         return reasons
