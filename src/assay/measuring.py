@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -138,6 +140,7 @@ class Bench:
 
     Raises:
         AssayError: The user's inputs or the source are no good.
+        OSError: The disk is full; `measure` and `judge` raise it too.
     """
 
     def __init__(
@@ -271,6 +274,9 @@ class Bench:
         limits = self._settings
         outcome = self._runner(lane, job, time_limit_s=limits.time_limit_s, memory_limit=limits.memory_limit)
         observation = outcome.observation
+        if observation is not None and f"[Errno {errno.ENOSPC}]" in (observation.error or ""):
+            # The disk's fault says nothing of the lane.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), job.workdir)
         if observation is not None:
             self.model_times_s.append(observation.facts.get("model_time_s") or 0.0)
         facts = registry.find(lane).read(outcome.log, observation)

@@ -8,8 +8,8 @@ import made_models
 import numpy as np
 import pytest
 
-from assay.graph import GraphBuilder, GraphError, Model, SignatureTensor, cut, read, save, tap, write
-from assay.lanes.base import Job, TensorSpec
+from assay.graph import GraphBuilder, GraphError, Model, cut, read, save, tap, write
+from assay.lanes.base import Job
 from assay.lanes.host import run_job
 from assay.lanes.registry import find
 
@@ -182,21 +182,7 @@ def test_taps_survive_the_gpu_delegate(real_models: dict[str, Path], tmp_path: P
     save(tapped, path)
     (signature,) = tapped.signatures
     np.savez(tmp_path / "inputs.npz", **{str(i): values[e.name] for i, e in enumerate(signature.inputs)})
-
-    def specs(entries: list[SignatureTensor]) -> list[TensorSpec]:
-        return [TensorSpec(entry.name, entry.tensor.dtype, entry.tensor.shape) for entry in entries]
-
-    job = Job(
-        model=str(path),
-        workdir=str(tmp_path / "work"),
-        signature=None,
-        inputs=specs(signature.inputs),
-        outputs=specs(signature.outputs),
-        resized=[],
-        input_sets=[str(tmp_path / "inputs.npz")],
-        sequence=[0],
-        runs=0,
-    )
+    job = Job.of(path, signature, tmp_path / "work", [tmp_path / "inputs.npz"], runs=0)
     outcome = run_job("gpu_mldrift", job)
     facts = find("gpu_mldrift").read(outcome.log, outcome.observation)
     assert facts.full_delegation, outcome.log[-2000:]

@@ -41,6 +41,17 @@ def test_the_rest_goes_on(lane: str, failure: str, words: str, tmp_path: Path):
     ]
 
 
+def test_a_full_disk_is_no_fault_of_the_lane(tmp_path: Path):
+    path = write(strangers.plain(), tmp_path, "m")
+    settings = Settings(lanes=("cpu_xnnpack", "bad_lanes:NoRoom"), runs=3, out=tmp_path / "out")
+    told: list[str] = []
+    with pytest.raises(OSError, match="No space left on device"):
+        run_models([path], settings, done=lambda result: told.append(result.lane))
+    assert told == ["cpu_xnnpack"]
+    (record,) = (tmp_path / "out" / "data").rglob("*.json")
+    assert [entry.run.accelerator for entry in read_device_runs(record).entries] == ["cpu_xnnpack"]
+
+
 def test_the_quiet_gate_tries_again_and_says_how_often(tmp_path: Path):
     # A busy loop for each core, outside our own family of processes.
     loop = "import time\nend=time.time()+60\nwhile time.time()<end: pass"

@@ -1,6 +1,7 @@
 """Lanes that misbehave, to see that the host holds. Reached as `bad_lanes:NAME`."""
 
 import ctypes
+import errno
 import os
 import subprocess
 import sys
@@ -46,6 +47,11 @@ class Exit(_Bad):
 class Raise(_Bad):
     def misbehave(self, job: Job) -> None:
         raise RuntimeError("no such luck")
+
+
+class NoRoom(_Bad):
+    def misbehave(self, job: Job) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class Hang(_Bad):

@@ -45,6 +45,7 @@ _EXPLAIN = ("Element type", "Aborted(")
 #: be off by before it counts as lost: half precision is right to a few thousandths.
 _TEXTURE = "exceeded maximum texture size"
 _LOST = 0.05
+_PARENT = os.getppid()
 _UNRESOLVED = "Encountered unresolved custom op"
 
 Say = Callable[[dict[str, Any]], None]
@@ -212,6 +213,10 @@ def _fork(work: Callable[[Say], None], log: Path, results: Path, limit_s: float)
         if done:
             return status
         time.sleep(0.02)
+        if os.getppid() != _PARENT:
+            # It was killed, and nobody else would end what goes on here.
+            os.kill(pid, signal.SIGKILL)
+            os._exit(1)
         if time.time() - max(results.stat().st_mtime, log.stat().st_mtime) > limit_s:
             os.kill(pid, signal.SIGKILL)
             return os.waitpid(pid, 0)[1]
