@@ -211,3 +211,19 @@ def test_the_layouts_of_weights():
     assert texture("FULLY_CONNECTED", (1, 8, 8, 40000), (64, 40000), (1, 8, 8, 64)) == (16, 10000)
     assert texture("BATCH_MATMUL", (1, 16, 64), (1, 64, 40000), (1, 16, 40000)) == (10000, 16)
     assert texture("CONV_2D", (1, 1, 8, 8), (40000, 1, 1, 8), (1, 1, 8, 40000)) is None
+
+
+@pytest.mark.parametrize(("scale", "warned"), [(None, True), (0.0625, False), (0.5, True)])
+def test_a_norm_that_is_scaled_before_its_square_is_no_risk(matrix, scale, warned):
+    graph = GraphBuilder()
+    value, plain = graph.input("x", (1, 16, 256)), {"fused_activation_function": "NONE"}
+    if scale is not None:
+        factor = graph.op(
+            "DEQUANTIZE", [graph.constant(np.array([scale], np.float16))], (1,), "float32", version=3
+        )
+        value = graph.op("MUL", [value, factor], (1, 16, 256), options=plain)
+    squares = graph.op("MUL", [value, value], (1, 16, 256), options=plain)
+    mean = graph.op(
+        "MEAN", [squares, graph.constant(np.array([2], np.int32))], (1, 16, 1), options={"keep_dims": True}
+    )
+    assert ("layer_norm_fp16" in rules(lint(graph.finish([mean]), matrix))) is warned

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from assay.graph.lint.report import Finding, NodeReport
 from assay.graph.lint.traits import pattern
 from assay.graph.outline import elements
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 #: Elements that an fp16 sum of values around 1 can hold before it passes 65504, the largest fp16 number, with
 #: headroom for values around 8.
 _FP16_SUM = 8192
+#: Squares that were scaled down sum up to at most so many times the variance.
+_PRESCALED = 4
 
 
 @dataclass(frozen=True)
@@ -286,9 +290,13 @@ def risks(outline: Outline) -> Iterator[tuple[Risk, int]]:
                     break
         elif op in ("MEAN", "SUM") and len(reads) == 2:
             source = graph.before(node)
+            summed = elements(outline.shape[reads[0]]) // max(elements(outline.shape[out]), 1)
             if source is not None and graph.squares(source):
-                yield _LAYER_NORM, node
-            if elements(outline.shape[reads[0]]) // max(elements(outline.shape[out]), 1) >= _FP16_SUM:
+                scale = graph.scale(source)
+                # Scaled by about one over the root of the count, the sum of squares is about the variance.
+                if scale is None or scale * scale * summed > _PRESCALED:
+                    yield _LAYER_NORM, node
+            if summed >= _FP16_SUM:
                 yield _GLOBAL_MEAN, node
 
 
@@ -319,6 +327,21 @@ class _Wiring:
         """True if the node squares something."""
         op, reads = self._outline.op[node], self._outline.read[node]
         return op in ("SQUARE", "SQUARED_DIFFERENCE") or (op == "MUL" and len(reads) == 2 and reads[0] == reads[1])
+
+    def scale(self, node: int) -> float | None:
+        """The constant that a node's input was multiplied by just before, or None."""
+        source = self.before(node)
+        if source is None or self._outline.op[source] != "MUL":
+            return None
+        for operand in self._outline.read[source]:
+            maker = self._producers.get(operand)
+            half = maker is not None and self._outline.op[maker] == "DEQUANTIZE"
+            tensor = self._outline.read[maker][0] if maker is not None and half else operand
+            dtype = self._outline.dtypes[tensor]
+            single = self._outline.is_constant[tensor] and elements(self._outline.shape[tensor]) == 1
+            if single and dtype in ("float16", "float32"):
+                return float(np.frombuffer(self._outline.constant_bytes(tensor), dtype, 1)[0])
+        return None
 
 
 def group(
