@@ -38,6 +38,8 @@ def test_finding_as_json_and_as_a_pitfall(small_model: Path, tmp_path: Path) -> 
         (["{model}", "--lane", "cpu_xnnpack", "--option", "fp32"], "is not understood"),
         (["{model}", "--lane", "cpu_xnnpack", "--shape", "image"], "is not understood"),
         (["{model}", "--lane", "cpu_xnnpack", "--inputs", "none.npz"], "does not exist"),
+        (["{model}", "--lane", "cpu_xnnpack", "--reference", "no_such_lane"], "fix: choose from cpu_reference"),
+        (["{model}", "--lane", "cpu_xnnpack", "--model-id", "../evil"], "'../evil' cannot be a model's id"),
     ],
 )
 def test_misuse_is_one_line_and_exit_2(small_model: Path, tmp_path: Path, arguments: list[str], said: str) -> None:
