@@ -12,6 +12,7 @@ import pytest
 
 from assay.graph import GraphBuilder, GraphError, Quantization, read, write
 from assay.graph.encoder import Encoder
+from assay.graph.flatbuffer import Decoder
 from assay.graph.values import decode, encode
 
 #: Their custom ops have no kernel here.
@@ -230,6 +231,22 @@ def test_a_file_that_is_not_aligned_reads_the_same(real_models: dict[str, Path])
         (first,) = struct.unpack_from("<I", data)
         moved = struct.pack("<I", first + by) + data[4:8] + bytes(by) + data[8:]
         assert str(read(moved).subgraphs[0]) == str(read(data).subgraphs[0])
+
+
+def test_a_small_table_may_be_the_last_thing_in_a_file() -> None:
+    """Whatever larger tables of its kind there are: its own size counts."""
+    graph = {"tensors": [{"shape": (2,), "name": "a", "has_rank": True}, {}], "inputs": (0,), "outputs": (1,)}
+    root = {"version": 3, "buffers": [{}], "operator_codes": [{"builtin_code": 0}], "subgraphs": [graph]}
+    data = b"".join(Encoder().file("Model", root, b"TFL3"))
+    decoder = Decoder(memoryview(data), apart=frozenset({"Tensor"}))
+    small = decoder.root("Model")["subgraphs"][0]["tensors"][1]
+    (vtable,) = struct.unpack_from("<i", data, small)
+    moved = bytearray(data + struct.pack("<i", len(data) - (small - vtable)))
+    (place,) = [at for at in range(0, len(data), 4) if at + struct.unpack_from("<I", data, at)[0] == small]
+    struct.pack_into("<I", moved, place, len(data) - place)
+    assert [str(tensor) for tensor in read(bytes(moved)).subgraphs[0].tensors] == [
+        str(tensor) for tensor in read(data).subgraphs[0].tensors
+    ]
 
 
 def test_objects_print_well() -> None:

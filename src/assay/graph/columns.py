@@ -91,9 +91,16 @@ class Rows:
         self._fields = TABLES[name]
         self.positions: Positions = np.asarray(positions, np.int64)
         vtables = self.positions - self._gather("i", self.positions)
-        distinct, self._layout = np.unique(vtables, return_inverse=True)
-        layouts = [decoder.layout(name, vtable).offsets for vtable in distinct.tolist()]
-        self._offsets: Positions = np.array(layouts, np.int64).reshape(len(layouts), len(self._fields))
+        # np.unique would do, and imports half of NumPy the first time.
+        distinct: dict[int, int] = {}
+        layout = [distinct.setdefault(vtable, len(distinct)) for vtable in vtables.tolist()]
+        self._layout = np.array(layout, np.int64)
+        layouts = [decoder.layout(name, vtable) for vtable in distinct]
+        self._offsets = [*zip(*(layout.offsets for layout in layouts), strict=True)] or [()] * len(self._fields)
+        ends = self.positions + np.array([layout.size for layout in layouts], np.int64)[self._layout]
+        if int(ends.max(initial=0)) > len(decoder.data):
+            raise Corrupt(PAST_THE_END)
+        self._aligned = not (self.positions & 3).any()
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -101,29 +108,34 @@ class Rows:
     def numbers(self, name: str) -> Array:
         """A scalar field of all tables; its default where a table does not have it."""
         field = self._fields[self._slots[name]]
-        places = self._places(name)
-        if places is None:
-            return np.full(len(self), field.default, _DTYPES[field.kind])
-        here = places > 0
-        if here.all():
-            return self._gather(field.kind, places)
-        found = np.full(len(self), field.default, _DTYPES[field.kind])
+        offsets, places = self._places(name)
+        dtype = _DTYPES[field.kind]
+        if not any(offsets):
+            return np.full(len(self), field.default, dtype)
+        if all(offsets):
+            return self._within(field.kind, offsets, places)
+        here = places > self.positions
+        if dtype.itemsize <= 4:
+            # A table without the field is read at its start, for nothing: four bytes are always there.
+            return np.where(here, self._within(field.kind, offsets, places), dtype.type(field.default))
+        found = np.full(len(self), field.default, dtype)
         found[here] = self._gather(field.kind, places[here])
         return found
 
     def references(self, name: str) -> Positions:
         """Where a field's references lie; 0 where a table does not have it."""
-        places = self._places(name)
-        return np.zeros(len(self), np.int64) if places is None else places
+        offsets, places = self._places(name)
+        if not any(offsets):
+            return np.zeros(len(self), np.int64)
+        return places if all(offsets) else np.where(places > self.positions, places, 0)
 
     def targets(self, name: str) -> Positions:
         """What a field refers to, as positions; 0 where a table does not have it."""
-        places = self.references(name)
-        here = places > 0
-        if here.any():
-            places = places.copy()
-            places[here] += self._gather("I", places[here])
-        return places
+        offsets, places = self._places(name)
+        if not any(offsets):
+            return np.zeros(len(self), np.int64)
+        found = places + self._within("I", offsets, places)
+        return found if all(offsets) else np.where(places > self.positions, found, 0)
 
     def vtables(self, targets: Positions) -> Positions:
         """Where the vtables of tables are; 0 where a position is 0."""
@@ -136,11 +148,13 @@ class Rows:
         """Vectors of numbers: the position of the first element (0 where a table has none), and the length."""
         kind = self._fields[self._slots[name]].kind
         targets = self.targets(name)
-        lengths = np.zeros(len(self), np.int64)
+        if not any(self._offsets[self._slots[name]]):
+            return targets, targets
+        # Position 0 has a number too, which stands for nothing here.
         here = targets > 0
-        if here.any():
-            lengths[here] = self._gather("I", targets[here])
-            targets = np.where(here, targets + 4, 0)
+        lengths = np.where(here, self._gather("I", targets), 0).astype(np.int64)
+        targets = np.where(here, targets + 4, 0)
+        if len(targets):
             width = 1 if kind == "s" else _DTYPES[kind[1]].itemsize
             if int((targets + lengths * width).max()) > len(self._decoder.data):
                 raise Corrupt(PAST_THE_END)
@@ -149,9 +163,9 @@ class Rows:
     def lists(self, name: str) -> Ragged:
         """Vectors of numbers, read; an absent one is empty."""
         targets, lengths = self.vectors(name)
-        total = int(lengths.sum())
-        self._decoder.spend(total)
         starts = _ends(lengths)
+        total = int(starts[-1])
+        self._decoder.spend(total)
         code = self._fields[self._slots[name]].kind[1]
         width = _DTYPES[code].itemsize
         places = np.repeat(targets - starts[:-1] * width, lengths) + np.arange(total) * width
@@ -166,15 +180,20 @@ class Rows:
         self._decoder.count_bytes(int(lengths.sum()), "strings")
         return targets, targets + lengths
 
-    def _places(self, name: str) -> Positions | None:
-        """Where a field is in each table, 0 where it is not; None if none has it."""
-        offsets = self._offsets[:, self._slots[name]]
-        if not offsets.any():
-            return None
-        if len(offsets) == 1:
-            return self.positions + offsets[0]
-        mine = offsets[self._layout]
-        return np.where(mine > 0, self.positions + mine, 0)
+    def _places(self, name: str) -> tuple[tuple[int, ...], Positions]:
+        """A field's offsets in the layouts, 0 where it is absent, and its place in each table."""
+        offsets = self._offsets[self._slots[name]]
+        if len(offsets) < 2:
+            return offsets, self.positions + offsets[0] if offsets else self.positions
+        return offsets, self.positions + np.array(offsets)[self._layout]
+
+    def _within(self, code: str, offsets: tuple[int, ...], places: Positions) -> Array:
+        """Numbers at places inside of the tables, which are known to lie in the file."""
+        width = _DTYPES[code].itemsize
+        if width == 1 or width > 4 or not self._aligned or any(offset % width for offset in offsets):
+            return self._gather(code, places)
+        data = self._decoder.data
+        return np.frombuffer(data, _DTYPES[code], len(data) // width)[places // width]
 
     def _gather(self, code: str, places: Positions) -> Array:
         """Numbers at places anywhere in the file."""

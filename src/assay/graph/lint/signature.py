@@ -181,7 +181,7 @@ def _repeating(reads: Ragged) -> list[int]:
     places = np.lexsort((reads.flat, reads.owners()))
     flat, owners = reads.flat[places], reads.owners()[places]
     again = (flat[1:] == flat[:-1]) & (owners[1:] == owners[:-1])
-    return np.unique(owners[1:][again]).tolist()
+    return sorted(set(owners[1:][again].tolist()))
 
 
 def _kinds(outline: Outline) -> tuple[list[int], list[Kind]]:
