@@ -8,7 +8,7 @@ known is left as it is, so a rule that is missing costs file size, never correct
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.graph import Model, Node, Subgraph
@@ -74,8 +74,18 @@ class Axes:
         for node in subgraph.nodes:
             self._rule(node)
 
-    def sizes(self, target: int) -> dict[Axis, int]:
-        """A size for every axis, with the free ones at most `target`; what does not fit then keeps its size."""
+    def free(self) -> list[Axis]:
+        """One axis of each group whose size may be chosen; sizes above 1 only."""
+        taken = {self._root(axis) for axis in self._fixed} | {self._root(rule.result) for rule in self._follows}
+        roots = dict.fromkeys(self._root(axis) for axis in self._all())
+        return [root for root in roots if root not in taken and self._size(root) > 1]
+
+    def sizes(self, target: int | Mapping[Axis, int]) -> dict[Axis, int]:
+        """A size for every axis; what does not fit then keeps its size.
+
+        Args:
+            target: What free axes are at most; or that for some of the axes that `free` gives.
+        """
         fixed = {self._root(axis) for axis in self._fixed}
         while True:
             chosen, broken = self._choose(target, fixed)
@@ -83,7 +93,9 @@ class Axes:
                 return {axis: chosen[self._root(axis)] for axis in self._all()}
             fixed |= {self._root(axis) for axis in (broken.result, *broken.sources)}
 
-    def _choose(self, target: int, fixed: set[Axis]) -> tuple[dict[Axis, int], _Follows | None]:
+    def _choose(
+        self, target: int | Mapping[Axis, int], fixed: set[Axis]
+    ) -> tuple[dict[Axis, int], _Follows | None]:
         """Sizes by group, and the first rule that they break, if any."""
         changed = True
         while changed:
@@ -103,7 +115,8 @@ class Axes:
             if root in fixed:
                 chosen[root] = size
             elif root not in computed:
-                chosen[root] = min(size, max(target, least.get(root, 1)))
+                most = target if isinstance(target, int) else target.get(root, size)
+                chosen[root] = min(size, max(most, least.get(root, 1)))
         for rule in self._follows:
             sources = [chosen.get(self._root(axis)) for axis in rule.sources]
             known = [size for size in sources if size is not None]

@@ -21,6 +21,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 TARGETS = (1, 2, 3, 4, 8, 16)
 """Sizes to which free dimensions are cut, all tried in one round."""
+LIGHT = 10 * 1024
+"""Bytes of a file that need not be made smaller."""
+ROUNDS = 4
+"""How often dimensions are cut one by one where cutting them all together hides the fault."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Smallest:
         error: One sentence for it.
         facts: What the lane's log shows.
         shrunk: True if dimensions were made smaller than in the whole model.
+        sizes: The size of every axis of the region.
     """
 
     data: bytes
@@ -52,6 +57,7 @@ class Smallest:
     error: str | None
     facts: LaneFacts
     shrunk: bool
+    sizes: dict[Axis, int]
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ class _Small:
     data: bytes
     sets: list[list[Array]]
     shrunk: bool
+    sizes: dict[Axis, int]
 
 
 def smallest(
@@ -76,7 +83,66 @@ def smallest(
     Returns:
         The smallest candidate that shows the fault, or None if none does, the region in full size included.
     """
-    candidates = _candidates(session, piece)
+    axes = Axes(piece.model, piece.model.subgraphs[0])
+    full = _cut(session, piece, axes, {})
+    uniform = [_cut(session, piece, axes, target) for target in TARGETS]
+    candidates = {full.data: full}
+    for candidate in uniform:
+        candidates.setdefault(candidate.data, candidate)
+    found = _tried(session, reference, piece, shows, list(candidates.values()))
+    best = min(found, key=_weight, default=None)
+    if best is not None and len(best.data) > LIGHT:
+        best = _refined(session, reference, piece, shows, best)
+    return best
+
+
+def _refined(
+    session: Session,
+    reference: Launcher,
+    piece: Piece,
+    shows: Callable[[TrialResult, float], bool],
+    best: Smallest,
+) -> Smallest:
+    """Cut dimensions one by one: a fault that needs one of them large lets the others be small."""
+    axes = Axes(piece.model, piece.model.subgraphs[0])
+    groups = axes.free()
+    current = {group: best.sizes[group] for group in groups}
+    for _ in range(ROUNDS):
+        steps: dict[Axis, int] = {}
+        singles: list[Smallest] = []
+        trials = [
+            _cut(session, piece, axes, current | {group: size})
+            for group in groups
+            for size in _smaller(current[group])
+        ]
+        for each in _tried(session, reference, piece, shows, trials):
+            singles.append(each)
+            for group in groups:
+                if each.sizes[group] < steps.get(group, current[group]):
+                    steps[group] = each.sizes[group]
+        if not singles:
+            break
+        together = _tried(session, reference, piece, shows, [_cut(session, piece, axes, current | steps)])
+        better = min(*singles, *together, best, key=_weight)
+        if better is best:
+            break
+        best, current = better, {group: better.sizes[group] for group in groups}
+    return best
+
+
+def _smaller(size: int) -> list[int]:
+    """Sizes to try instead of one: the smallest, and three between."""
+    return sorted({target for target in (*TARGETS, size // 2, size * 3 // 4, size * 7 // 8) if 0 < target < size})
+
+
+def _tried(
+    session: Session,
+    reference: Launcher,
+    piece: Piece,
+    shows: Callable[[TrialResult, float], bool],
+    candidates: Sequence[_Small],
+) -> list[Smallest]:
+    """Those of some candidates that show the fault."""
     right = reference.run([_trial(candidate, {}) for candidate in candidates])
     usable = [
         (candidate, [result.outputs(0), result.outputs(1)])
@@ -102,9 +168,10 @@ def smallest(
                 error=result.error,
                 facts=result.facts,
                 shrunk=candidate.shrunk,
+                sizes=candidate.sizes,
             )
         )
-    return min(found, key=_weight, default=None)
+    return found
 
 
 def _weight(each: Smallest) -> tuple[int, int]:
@@ -135,21 +202,19 @@ def _trial(small: _Small, options: Mapping[str, Any]) -> Trial:
     return Trial("a smaller file", small.data, inputs, outputs, small.sets, SEQUENCE, options=dict(options))
 
 
-def _candidates(session: Session, piece: Piece) -> list[_Small]:
-    sets = [[values[tensor] for tensor in piece.inputs] for values in session.values]
-    full = _Small(piece.model, graph.write(piece.model), sets, shrunk=False)
-    candidates = {full.data: full}
-    axes = Axes(piece.model, piece.model.subgraphs[0])
-    for target in TARGETS:
-        model = resized(piece.model, axes.sizes(target))
-        entries = model.subgraphs[0]
-        cut = [
-            [_head(array, entries.tensors[i].shape) for array, i in zip(arrays, entries.inputs, strict=True)]
-            for arrays in sets
+def _cut(session: Session, piece: Piece, axes: Axes, target: int | Mapping[Axis, int]) -> _Small:
+    """The region with its free dimensions cut."""
+    sizes = axes.sizes(target)
+    model = resized(piece.model, sizes)
+    entries = model.subgraphs[0]
+    sets = [
+        [
+            _head(values[tensor], entries.tensors[index].shape)
+            for tensor, index in zip(piece.inputs, entries.inputs, strict=True)
         ]
-        data = graph.write(model)
-        candidates.setdefault(data, _Small(model, data, cut, shrunk=True))
-    return list(candidates.values())
+        for values in session.values
+    ]
+    return _Small(model, graph.write(model), sets, shrunk=target != {}, sizes=sizes)
 
 
 def _head(array: Array, shape: Sequence[int]) -> Array:
