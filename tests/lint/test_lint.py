@@ -192,7 +192,7 @@ def test_weights_over_the_adapters_largest_texture_give_zeros(matrix, half):
     assert report.count("wrong") == 1
     assert Gate.parse(["fallback"]).reasons(report) == []
     (reason,) = Gate.parse(["wrong"]).reasons(report)
-    assert reason == "wrong: 1 nodes run on the accelerator and were measured to give wrong numbers"
+    assert reason == "wrong: 1 node runs on the accelerator with numbers that were measured to be wrong"
 
 
 def test_the_layouts_of_weights():

@@ -339,10 +339,10 @@ def _apply(connection: duckdb.DuckDBPyConnection, root: Path, changes: _Changes,
     """Bring the tables up to date, all of it or nothing."""
     if not changes.any():
         return
-    import tempfile
+    from assay.scratch import Scratch
 
-    with tempfile.TemporaryDirectory(prefix="assay-catalog-") as temporary:
-        lines = _read(root, changes.items, Path(temporary), progress)
+    with Scratch() as folder:
+        lines = _read(root, changes.items, folder, progress)
         connection.execute("BEGIN")
         if changes.items or changes.gone:
             _replace(connection, changes, lines)

@@ -59,7 +59,7 @@ def _line(subgraph: SubgraphReport) -> str:
         for label, statuses in (
             ("refused", ("refused",)),
             ("unknown", ("unknown",)),
-            ("wrong when measured", ("wrong",)),
+            ("with wrong numbers", ("wrong",)),
             ("fatal", ("failed", "crash")),
         )
         if subgraph.count(*statuses)

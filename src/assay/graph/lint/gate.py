@@ -66,7 +66,8 @@ class Gate:
                 f"partitions: {report.partitions} accelerator partitions, {self.max_partitions} allowed"
             )
         if self.wrong and (bad := report.count("wrong")):
-            reasons.append(f"wrong: {bad} nodes run on the accelerator and were measured to give wrong numbers")
+            many = "nodes run" if bad > 1 else "node runs"
+            reasons.append(f"wrong: {bad} {many} on the accelerator with numbers that were measured to be wrong")
         conditions = self.fallback or self.wrong or self.max_partitions is not None
         if unknown and not self.allow_unknown and conditions:
             reasons.append(f"unknown: {unknown} nodes were not measured; probe them, or pass --allow-unknown")
