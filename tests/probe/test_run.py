@@ -1,6 +1,8 @@
 """The probe on the real engine: entries of every kind, crashes survived, resumed where it stopped."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -30,6 +32,15 @@ DYNAMIC = Case(
     "RESHAPE",
     (Operand((1, 24)), Operand((2,), "int32", domain="positive")),
     (Result(shape=(1, 24)),),
+)
+
+
+# int8 without a scale: the CPU's own kernel aborts the process.
+ABORTS = Case(
+    "ADD",
+    (Operand((2, 8), "int8"), Operand((), "int8", constant=True)),
+    (Result("int8"),),
+    {"fused_activation_function": "NONE"},
 )
 
 
@@ -130,3 +141,29 @@ def test_matrix_files_are_canonical_and_small_changes_stay_small(tmp_path):
     assert whole["ops"] == {"ABS": {"refused": 1, "supported": 1}}
     document = json.loads((tmp_path / "one" / "ABS.json").read_text())
     assert document == document_of("ABS", outcomes)
+
+
+def test_cases_that_the_cpu_does_not_survive_are_found_before_a_lane_is_started(tmp_path):
+    source, results, seen = tmp_path / "cases.json", tmp_path / "results.jsonl", tmp_path / "seen"
+    source.write_text(json.dumps([case.to_json() for case in (TAKEN, ABORTS, REFUSED)]))
+    code = f"""
+from pathlib import Path
+from assay.probe.outcome import Outcome
+from assay.probe.worker import supervise
+def batch(cases, say):
+    with Path({str(seen)!r}).open("a") as file:
+        print(*[case.id for case in cases], file=file)
+    for case in cases:
+        say({{"begin": case.id}})
+        say({{"done": Outcome(case.id, case.op, "s", "supported").to_json()}})
+supervise(Path({str(source)!r}), Path({str(results)!r}), batch, lambda say: None, survey=True)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    # One start of the lane, with the cases that can be tried; the other has its outcome all the same.
+    assert seen.read_text().split("\n") == [f"{TAKEN.id} {REFUSED.id}", ""]
+    done = [json.loads(line)["done"] for line in results.read_text().splitlines() if "done" in line]
+    assert {item["case"]: item["status"] for item in done} == {
+        TAKEN.id: "supported",
+        ABORTS.id: "invalid",
+        REFUSED.id: "supported",
+    }

@@ -27,6 +27,14 @@ _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Ass
 "@litertjs/wasm-utils": "./litertjs/utils/dist/index.js"}}</script></head><body><script type="module">
 import * as litert from './litert.js';
 const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+// In parts: a call cannot have as many arguments as an output has bytes.
+const text = ({buffer, byteOffset, byteLength}) => {
+  let letters = '';
+  for (let at = 0; at < byteLength; at += 8192) {
+    letters += String.fromCharCode(...new Uint8Array(buffer, byteOffset + at, Math.min(8192, byteLength - at)));
+  }
+  return btoa(letters);
+};
 self.assayReady = litert.loadRuntime({jspi: true, threads: false}).then(() => litert.describeBrowser());
 self.assayTry = async ({model, inputs, run}) => {
   const answer = {};
@@ -42,8 +50,7 @@ self.assayTry = async ({model, inputs, run}) => {
       });
       const found = await litert.invoke(litert.signatureOf(loaded, null), given);
       answer.outputs = found.map(({data, shape, dtype}) => ({
-        dtype, shape,
-        data: btoa(String.fromCharCode(...new Uint8Array(data.buffer, data.byteOffset, data.byteLength))),
+        dtype, shape, data: text(data),
       }));
     }
   } catch (error) {

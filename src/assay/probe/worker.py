@@ -167,6 +167,9 @@ def _largest_texture(session: Session, said: Callable[[], str]) -> tuple[int | N
         shape = layer.expected.shape
         attempt = session.attempt(write(layer.model), [layer.given], Case("CONV_2D", (), (Result(shape=shape),)))
         words = [_STAMP.sub("", line.strip()) for line in said().splitlines() if _TEXTURE in line][:1]
+        if attempt.error is not None and not words:
+            # Whatever that is, it says nothing about textures.
+            return None, [f"a 1x1 convolution with {shape[-1]} outputs: {attempt.error}"]
         if attempt.error is not None:
             return layer.limit, [*words, attempt.error]
         if attempt.outputs is not None:
