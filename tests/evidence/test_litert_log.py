@@ -86,3 +86,17 @@ def test_failure_classes(line: str, expected: FailureClass):
 
 def test_a_log_that_names_no_failure():
     assert litert_log.failure("INFO: Created TensorFlow Lite XNNPACK delegate for CPU.") is None
+
+
+def test_what_the_graphics_layer_complained_of_is_kept_word_for_word():
+    size = "([Extent3D width:12566, height:16, depthOrArrayLayers:1])"
+    largest = "([Extent3D width:8192, height:8192, depthOrArrayLayers:2048])"
+    said = f"Validation error: Texture size {size} exceeded maximum texture size {largest}."
+    log = f"E0000 00:00:1796140379.094315   13450 environment.cc:105] {said}\n" * 3 + PARTIAL
+    assert litert_log.graphics_errors(log) == (said,)
+    browser = said.removeprefix("Validation error: ")
+    assert litert_log.graphics_errors(f"warning {browser}\n - While validating [TextureDescriptor]") == (browser,)
+    memory = "Out of memory: vkAllocateMemory failed with VK_ERROR_OUT_OF_DEVICE_MEMORY"
+    (line,) = litert_log.graphics_errors(f"E0000 00:00:1796140167.981900    9039 environment.cc:105] {memory}")
+    assert line.endswith(memory)
+    assert litert_log.graphics_errors(PARTIAL) == ()

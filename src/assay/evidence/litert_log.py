@@ -22,6 +22,11 @@ _REFUSED_HEADER = "operations are not supported by GPU delegate:"
 _REFUSAL = re.compile(r"^(?P<op>[A-Za-z][A-Za-z0-9_ ]*): ?(?P<reason>.*)$")
 _GPU_STARTED = re.compile(r"^.*Initializing \S+-based API from graph.*$", re.MULTILINE)
 
+_GRAPHICS_ERROR = re.compile(
+    r"Validation error: .*|(?:\w+ )*exceeded maximum .*|.*\bVK_ERROR_\w+.*|Texture size .*exceeded.*"
+)
+_MOST_ERRORS = 3
+
 # The first pattern that matches decides: narrow causes stand before the general ones that follow from them.
 _FAILURES: list[tuple[FailureClass, re.Pattern[str]]] = [
     (failure, re.compile(rf"^.*(?:{pattern}).*$", re.MULTILINE | re.IGNORECASE))
@@ -122,6 +127,15 @@ def gpu_started(log: str) -> str | None:
     """The line with which the GPU engine says that it builds a graph, or None."""
     matches = _GPU_STARTED.findall(log)
     return matches[-1].strip() if matches else None
+
+
+def graphics_errors(log: str) -> tuple[str, ...]:
+    """What the graphics layer complained of, word for word, each once and at most three.
+
+    The engine goes on after such a line and reports success; what it computes from then on may be anything.
+    """
+    found = (match[0].strip() for line in log.splitlines() if (match := _GRAPHICS_ERROR.search(line)))
+    return tuple(dict.fromkeys(found))[:_MOST_ERRORS]
 
 
 def failure(text: str) -> tuple[FailureClass, str] | None:

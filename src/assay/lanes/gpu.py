@@ -145,6 +145,7 @@ class MlDriftLane:
         started = litert_log.gpu_started(log)
         evidence = [adapter.line] if adapter else []
         evidence += [started] if started else []
+        evidence += litert_log.graphics_errors(log)
         refusals: tuple[Refusal, ...] = ()
         served = full = delegated = total = None
         enforced = bool(observation and observation.facts.get("enforce_f32"))

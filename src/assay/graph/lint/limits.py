@@ -56,16 +56,21 @@ def weights_texture(
         return weights[1] * weights[2], _texels(weights[3])
     if op == "BATCH_MATMUL" and len(weights) >= 2 and prod(weights[:-2]) == 1:
         # Stored transposed or not, one side is the inputs and the other the outputs.
-        return _texels(weights[-1]), _texels(weights[-2])
+        return _columns(weights[-1]), _texels(weights[-2])
     if positions <= _IN_A_BUFFER:
         return None
     if op == "CONV_2D" and len(weights) == 4:
         outputs, height, width, inputs = weights
-        return _texels(outputs), _texels(inputs) * height * width
+        return _columns(outputs), _texels(inputs) * height * width
     if op == "FULLY_CONNECTED" and len(weights) == 2:
-        return _texels(weights[0]), _texels(weights[1])
+        return _columns(weights[0]), _texels(weights[1])
     return None
 
 
 def _texels(channels: int) -> int:
     return -(-channels // 4)
+
+
+def _columns(outputs: int) -> int:
+    """Outputs are computed in groups of eight."""
+    return 2 * -(-outputs // 8)

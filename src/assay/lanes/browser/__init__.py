@@ -81,6 +81,8 @@ class BrowserLane:
             evidence.append(line)
         if accelerated and "is_fully_accelerated" in facts:
             evidence.append(f"page: isFullyAccelerated={str(facts['is_fully_accelerated']).lower()}")
+        if self.accelerator == "webgpu":
+            evidence += litert_log.graphics_errors(litertjs_log.plain(log))
         software = is_software(webgpu) if self.accelerator == "webgpu" else None
         return LaneFacts(
             served=served,
