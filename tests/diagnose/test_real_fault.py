@@ -48,6 +48,7 @@ def test_a_layer_whose_weights_are_too_large_for_a_texture(tmp_path: Path) -> No
     finding = diagnose(path, "gpu_mldrift", Settings(out=tmp_path, fix=True))
     assert [(node.index, node.op) for node in finding.nodes] == [(2, "FULLY_CONNECTED")]
     assert finding.kind == Kind.KERNEL
+    assert "exceeded maximum texture size" in finding.because[-1]
     (fix,) = finding.fixes
     assert (fix.rewrite, fix.right_on_lane, fix.full_delegation) == ("split-layer", True, True)
     # Cutting all dimensions hides the fault: it needs the outputs, and more than eight rows.

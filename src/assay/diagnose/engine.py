@@ -24,6 +24,7 @@ from assay.diagnose.session import Judged, Limits, Session, difference_of, judge
 from assay.diagnose.smallest import smallest
 from assay.diagnose.subject import Reference, Subject, open_subject, run_reference
 from assay.errors import AssayError
+from assay.evidence.litert_log import graphics_errors
 from assay.lanes import registry
 from assay.lanes.base import Json
 from assay.lanes.registry import REFERENCES
@@ -447,6 +448,8 @@ class _Run:
             self.folder, self.finding, found, options=self.settings.options, threads=self.settings.threads
         )
         self.finding.evidence = tuple(dict.fromkeys((*self.finding.evidence, *found.facts.evidence)))
+        for line in graphics_errors("\n".join(found.facts.evidence))[:1]:
+            self.finding.because += (f"the lane's log, as it runs the smallest file: {line}",)
 
     def _twin(self) -> Launcher | None:
         """The CPU lane that serves what an accelerator leaves."""
