@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from assay.graph import Buffer, GraphError, Model, cut, read, summarize, tap, write
 from assay.graph.encoder import Encoder
 from assay.graph.facts import to_json
+from assay.graph.lint import lint
 from assay.graph.schema import TABLES, UNIONS
 from assay.report.graph_html import render_graph
 
@@ -36,6 +37,7 @@ def exercise(data: bytes) -> bool:
             if tensor.is_constant and len(model.buffers[tensor.buffer]) < 1 << 16:
                 _refusable(lambda tensor=tensor: model.data(tensor))
     _refusable(lambda: render_graph(model))
+    _refusable(lambda: lint(model).to_json())
     _rewrite(model)
     main = model.subgraphs[0]
     if main.nodes:

@@ -66,11 +66,7 @@ def _lint(model: Model, matrix: Matrix) -> LintReport:
 def _subgraph(subgraph: Subgraph, outline: Outline, matrix: Matrix) -> SubgraphReport:
     behaviour = matrix.header["behaviour"]
     halves = folded_halves(outline) if behaviour["folds_float16_constants"] else {}
-    folded = (
-        {node for node in outline.nodes_of("DEQUANTIZE") if outline.written[node][0] in halves}
-        if halves
-        else set()
-    )
+    folded = {node for node in outline.nodes_of("DEQUANTIZE") if halves.keys() & outline.written[node]}
     texts, answers, too_small = _answers(outline, halves, matrix)
     for node in folded:
         answers[node] = _FOLDED

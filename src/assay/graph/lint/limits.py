@@ -19,6 +19,8 @@ def window_too_large(outline: Outline, node: int) -> bool:
     if options.get("padding") != "VALID" or op not in (*_CONVOLUTIONS, *_POOLS):
         return False
     reads = outline.read[node]
+    if len(reads) < (1 if op in _POOLS else 2) or min(reads[:2]) < 0:
+        return False
     source = outline.shape[reads[0]]
     if op in _POOLS:
         window = (options.get("filter_height", 1), options.get("filter_width", 1))
@@ -46,12 +48,14 @@ def weights_texture(
     Returns:
         The size; None for a node whose weights are in no texture.
     """
-    op, reads = outline.op[node], outline.read[node]
-    if op not in (*_CONVOLUTIONS, "FULLY_CONNECTED", "BATCH_MATMUL") or len(reads) < 2 or min(reads[:2]) < 0:
+    op, reads, writes = outline.op[node], outline.read[node], outline.written[node]
+    if op not in (*_CONVOLUTIONS, "FULLY_CONNECTED", "BATCH_MATMUL") or len(reads) < 2 or not writes:
+        return None
+    if min(*reads[:2], writes[0]) < 0:
         return None
     if not (outline.is_constant[reads[1]] or reads[1] in constants):
         return None
-    weights, positions = outline.shape[reads[1]], prod(outline.shape[outline.written[node][0]][:-1])
+    weights, positions = outline.shape[reads[1]], prod(outline.shape[writes[0]][:-1])
     if op == "DEPTHWISE_CONV_2D" and len(weights) == 4:
         return weights[1] * weights[2], _texels(weights[3])
     if op == "BATCH_MATMUL" and len(weights) >= 2 and prod(weights[:-2]) == 1:

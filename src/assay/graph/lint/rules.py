@@ -269,6 +269,8 @@ def risks(outline: Outline) -> Iterator[tuple[Risk, int]]:
     returned = set(outline.outputs)
     consumed = set(outline.reads.flat.tolist())
     for node in subjects:
+        if not outline.written[node] or min(outline.written[node][0], *outline.read[node], 0) < 0:
+            continue
         op, reads, out = outline.op[node], outline.read[node], outline.written[node][0]
         if op == "BATCH_MATMUL":
             if graph.rank3(node) and outline.shape[out][0] > 1:
@@ -336,7 +338,9 @@ class _Wiring:
         for operand in self._outline.read[source]:
             maker = self._producers.get(operand)
             half = maker is not None and self._outline.op[maker] == "DEQUANTIZE"
-            tensor = self._outline.read[maker][0] if maker is not None and half else operand
+            tensor = max(self._outline.read[maker], default=-1) if maker is not None and half else operand
+            if tensor < 0:
+                continue
             dtype = self._outline.dtypes[tensor]
             single = self._outline.is_constant[tensor] and elements(self._outline.shape[tensor]) == 1
             if single and dtype in ("float16", "float32"):

@@ -168,7 +168,9 @@ def shape_traits(
         outputs: Its output tensors.
     """
     traits: Traits = {}
-    main = inputs[0] if inputs else None
+    # A stranger's node may lack what its op has to have.
+    inputs, outputs = inputs or (None,), outputs or (None,)
+    main = inputs[0]
     if main is not None and not main.is_constant and len(main.shape) > 1:
         traits["batch"] = "1" if main.shape[0] == 1 else "n"
     if op in _BINARY:
