@@ -40,6 +40,10 @@ def inspect(
     from assay.report import inspect_table
 
     inspected = inspect_file(model, part)
+    # First of all: whoever reads the table may stop reading.
+    if html is not None:
+        draw(inspected, html, subgraph=subgraph, lane=lane)
+        err.print(f"picture: {html}", markup=False, soft_wrap=True)
     if as_json:
         print_json(inspected.document(with_nodes=nodes))
     else:
@@ -51,6 +55,3 @@ def inspect(
             inspect_table.show(name, inspected.summaries[name], out)
             if nodes:
                 inspect_table.show_nodes(one, out)
-    if html is not None:
-        draw(inspected, html, subgraph=subgraph, lane=lane)
-        err.print(f"picture: {html}", markup=False, soft_wrap=True)
