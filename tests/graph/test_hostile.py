@@ -110,6 +110,21 @@ def test_the_plain_root_is_sound() -> None:
     assert len(read(hostile.encoded(root())).subgraphs) == 1
 
 
+@pytest.mark.timeout(60)
+def test_many_external_buffers_and_many_calls_cost_no_more_each() -> None:
+    data = hostile.encoded(root(buffers=[{}] + [{"offset": 8, "size": 4}] * 100_000))
+    assert [len(buffer) for buffer in read(data).buffers[:2]] == [0, 4]
+    # All different: none of them stands for another.
+    pairs = [(1 + i % 149, 1 + i // 149) for i in range(20_000)]
+    loops = [{"cond_subgraph_index": cond, "body_subgraph_index": body} for cond, body in pairs]
+    nodes = [node((0,), (), builtin_options_type=93, builtin_options=options) for options in loops]
+    model = read(hostile.encoded(root(subgraphs=[graph(operators=nodes), *[graph()] * 149])))
+    assert [each.options for each in model.subgraphs[0].nodes] == loops
+    nodes[-1]["builtin_options"] = {"cond_subgraph_index": 1, "body_subgraph_index": 150}
+    with pytest.raises(GraphError, match=r"node 19999 .* runs subgraph 150 of 150"):
+        read(hostile.encoded(root(subgraphs=[graph(operators=nodes), *[graph()] * 149])))
+
+
 def test_a_long_chain_of_calls_is_no_recursion() -> None:
     chain = [*(calls(i + 1) for i in range(1200)), graph()]
     assert hostile.exercise(hostile.encoded(root(subgraphs=chain)))

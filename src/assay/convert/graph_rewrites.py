@@ -277,22 +277,23 @@ def split_layer(model: Model, subgraph: int = 0, nodes: Nodes = None) -> Model |
     copy = model.copy()
     builder = GraphBuilder(copy, subgraph)
     graph = builder.subgraph
+    producers = graph.producers()
     layers = [
         layer
         for node in _chosen(graph, nodes, {"CONV_2D", "FULLY_CONNECTED"})
-        if (layer := _wide_layer(graph, node)) is not None
+        if (layer := _wide_layer(graph, node, producers)) is not None
     ]
     for layer in layers:
         _split(builder, layer)
     return _without_nodes(copy, graph, {layer.node.index for layer in layers}) if layers else None
 
 
-def _wide_layer(graph: Subgraph, node: Node) -> _Layer | None:
+def _wide_layer(graph: Subgraph, node: Node, producers: Mapping[int, int]) -> _Layer | None:
     if len(node.inputs) < 2 or min(node.inputs[:2]) < 0:
         return None
     source, weights = graph.tensors[node.inputs[0]], graph.tensors[node.inputs[1]]
     result = graph.tensors[node.outputs[0]]
-    maker = next((other for other in graph.nodes if weights.index in other.outputs), None)
+    maker = graph.nodes[producers[weights.index]] if weights.index in producers else None
     stored = graph.tensors[maker.inputs[0]] if maker is not None and maker.op == "DEQUANTIZE" else weights
     bias = graph.tensors[node.inputs[2]] if len(node.inputs) > 2 and node.inputs[2] >= 0 else None
     if not stored.is_constant or stored.dtype not in ("float16", "float32") or stored.sparsity is not None:

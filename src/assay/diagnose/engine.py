@@ -21,7 +21,7 @@ from assay.diagnose.kinds import MEANING, Kind, classify, describe
 from assay.diagnose.launch import Launcher, TrialResult
 from assay.diagnose.locate import Located, alike, locate
 from assay.diagnose.session import Judged, Limits, Session, difference_of, judge
-from assay.diagnose.smallest import smallest
+from assay.diagnose.smallest import LIGHT, smallest
 from assay.diagnose.subject import Reference, Subject, open_subject, run_reference
 from assay.errors import AssayError
 from assay.evidence.litert_log import graphics_errors
@@ -439,7 +439,7 @@ class _Run:
             return result.failure is None and worst > 1
 
         found = smallest(session, reference, session.carve(located.nodes), shows)
-        if found is not None and len(found.data) > 10_000 and others:
+        if found is not None and len(found.data) > LIGHT and others:
             lighter = smallest(session, reference, session.carve(others[0]), shows)
             found = min((each for each in (found, lighter) if each), key=lambda each: len(each.data))
         if found is None:

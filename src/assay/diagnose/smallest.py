@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 TARGETS = (1, 2, 3, 4, 8, 16)
 """Sizes to which free dimensions are cut, all tried in one round."""
-LIGHT = 10 * 1024
+LIGHT = 10_000
 """Bytes of a file that need not be made smaller."""
 ROUNDS = 4
 """How often dimensions are cut one by one where cutting them all together hides the fault."""
@@ -84,45 +85,32 @@ def smallest(
         The smallest candidate that shows the fault, or None if none does, the region in full size included.
     """
     axes = Axes(piece.model, piece.model.subgraphs[0])
-    full = _cut(session, piece, axes, {})
-    uniform = [_cut(session, piece, axes, target) for target in TARGETS]
+    cut = partial(_cut, session, piece, axes)
+    tried = partial(_tried, session, reference, piece, shows)
+    full = cut({})
     candidates = {full.data: full}
-    for candidate in uniform:
+    for target in TARGETS:
+        candidate = cut(target)
         candidates.setdefault(candidate.data, candidate)
-    found = _tried(session, reference, piece, shows, list(candidates.values()))
-    best = min(found, key=_weight, default=None)
+    best = min(tried(list(candidates.values())), key=_weight, default=None)
     if best is not None and len(best.data) > LIGHT:
-        best = _refined(session, reference, piece, shows, best)
+        best = _refined(axes.free(), best, cut, tried)
     return best
 
 
 def _refined(
-    session: Session,
-    reference: Launcher,
-    piece: Piece,
-    shows: Callable[[TrialResult, float], bool],
+    groups: Sequence[Axis],
     best: Smallest,
+    cut: Callable[[Mapping[Axis, int]], _Small],
+    tried: Callable[[Sequence[_Small]], list[Smallest]],
 ) -> Smallest:
     """Cut dimensions one by one: a fault that needs one of them large lets the others be small."""
-    axes = Axes(piece.model, piece.model.subgraphs[0])
-    groups = axes.free()
     current = {group: best.sizes[group] for group in groups}
     for _ in range(ROUNDS):
-        steps: dict[Axis, int] = {}
-        singles: list[Smallest] = []
-        trials = [
-            _cut(session, piece, axes, current | {group: size})
-            for group in groups
-            for size in _smaller(current[group])
-        ]
-        for each in _tried(session, reference, piece, shows, trials):
-            singles.append(each)
-            for group in groups:
-                if each.sizes[group] < steps.get(group, current[group]):
-                    steps[group] = each.sizes[group]
+        singles = tried([cut(current | {group: size}) for group in groups for size in _smaller(current[group])])
         if not singles:
             break
-        together = _tried(session, reference, piece, shows, [_cut(session, piece, axes, current | steps)])
+        together = tried([cut({group: min(each.sizes[group] for each in singles) for group in groups})])
         better = min(*singles, *together, best, key=_weight)
         if better is best:
             break

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from assay.graph.columns import Array, Positions, Ragged
+from assay.graph.columns import Array, Positions, Ragged, first
 from assay.graph.flatbuffer import Corrupt
 from assay.graph.model import Model
-from assay.graph.outline import Outline, elements
+from assay.graph.outline import Outline
 
 MAX_ELEMENTS_OF_TENSOR = 1 << 48
 MAX_SUBGRAPHS = 1 << 14
@@ -81,30 +82,25 @@ def called_subgraphs(options: Mapping[str, Any], label: str = "a node") -> list[
     return [index for index in called if index != -1]
 
 
-def _first(bad: Array) -> int | None:
-    """Position of the first true flag."""
-    return int(bad.argmax()) if bad.any() else None
-
-
 def _check_tensors(outline: Outline, where: str) -> None:
     shapes, signatures = outline.shapes, outline.signatures
     ranks = shapes.lengths
     for lengths in (ranks, signatures.lengths):
-        if (index := _first(lengths > MAX_RANK)) is not None:
+        if (index := first(lengths > MAX_RANK)) is not None:
             raise Corrupt(f"{where}tensor {index} has {lengths[index]:,} dimensions")
-    if (place := _first(shapes.flat < 0)) is not None:
+    if (place := first(shapes.flat < 0)) is not None:
         index = int(shapes.owners()[place])
         raise Corrupt(f"{where}tensor {index} has the shape {list(outline.shape[index])}")
     # Sums of logarithms cannot overflow; what comes near the limit is counted exactly.
     bits = np.log2(np.maximum(shapes.flat, 1))
     sums = np.concatenate([[0.0], np.cumsum(bits)])[shapes.starts]
     for index in np.flatnonzero(np.diff(sums) > 47).tolist():
-        if (count := elements(outline.shape[index])) > MAX_ELEMENTS_OF_TENSOR:
+        if (count := prod(outline.shape[index])) > MAX_ELEMENTS_OF_TENSOR:
             raise Corrupt(f"{where}tensor {index} claims {count:.1e} elements, {list(outline.shape[index])}")
     there = signatures.lengths > 0
     bad = there & (signatures.lengths != ranks)
     bad[signatures.owners()[signatures.flat < -1]] = True
-    if (index := _first(bad)) is not None:
+    if (index := first(bad)) is not None:
         raise Corrupt(
             f"{where}tensor {index} has the shape {list(outline.shape[index])} "
             f"and the shape signature {list(signatures.tuples()[index])}"
@@ -112,7 +108,7 @@ def _check_tensors(outline: Outline, where: str) -> None:
 
 
 def _check_indices(what: str, indices: Array, count: int, where: str) -> None:
-    if (place := _first((indices < 0) | (indices >= count))) is not None:
+    if (place := first((indices < 0) | (indices >= count))) is not None:
         raise Corrupt(f"{where}{what} has tensor {int(indices[place])} of {count}")
 
 
@@ -128,15 +124,15 @@ def _check_nodes(outline: Outline, where: str) -> None:
         (outline.writes, "writes"),
         (outline.intermediates, "intermediates has"),
     ):
-        if (place := _first((lists.flat < -1) | (lists.flat >= count))) is not None:
+        if (place := first((lists.flat < -1) | (lists.flat >= count))) is not None:
             raise Corrupt(f"{label(int(lists.owners()[place]))} {what} tensor {int(lists.flat[place])} of {count}")
     written, writers = outline.writes.flat, outline.writes.owners()
     writers, written = writers[written >= 0], written[written >= 0]
-    if (place := _first(outline.constant[written])) is not None:
+    if (place := first(outline.constant[written])) is not None:
         raise Corrupt(f"{label(int(writers[place]))} writes tensor {int(written[place])}, which is a constant")
     given = np.zeros(count, bool)
     given[outline.inputs] = True
-    if (place := _first(given[written])) is not None:
+    if (place := first(given[written])) is not None:
         raise Corrupt(f"{where}tensor {int(written[place])} is an input of the graph and is computed by a node")
     # The node that computes a tensor first: assigned last, since the first assignment counts.
     producer: Positions = np.full(count, -1, np.int64)
@@ -152,7 +148,7 @@ def _check_nodes(outline: Outline, where: str) -> None:
     reads, readers = outline.reads.flat, outline.reads.owners()
     readers, reads = readers[reads >= 0], reads[reads >= 0]
     early = (producer[reads] >= readers) & ~outline.variable[reads]
-    if (place := _first(early)) is not None:
+    if (place := first(early)) is not None:
         raise Corrupt(f"{label(int(readers[place]))} reads tensor {int(reads[place])} before it is computed")
 
 
@@ -162,10 +158,13 @@ def _check_calls(outlines: Sequence[Outline]) -> None:
     calls: list[list[int]] = []
     for outline in outlines:
         called: set[int] = set()
-        for position, options in enumerate(outline.options):
-            if not CALLS.intersection(options):
+        calling = {position for position, options in enumerate(outline.options) if CALLS.intersection(options)}
+        for node, position in enumerate(outline.option_ids if calling else ()):
+            if position not in calling:
                 continue
-            node = outline.option_ids.index(position)
+            # Of the nodes with equal options the first speaks for all.
+            calling.discard(position)
+            options = outline.options[position]
             label = f"node {node} ({outline.op[node]})"
             for index in called_subgraphs(options, label):
                 if not 0 <= index < count:

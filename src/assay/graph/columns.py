@@ -67,6 +67,11 @@ class Ragged:
         return [whole[start:end] for start, end in pairwise(starts)]
 
 
+def first(flags: Array) -> int | None:
+    """Position of the first true flag, or None."""
+    return int(flags.argmax()) if flags.any() else None
+
+
 def _ends(lengths: Positions) -> Positions:
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])

@@ -159,6 +159,11 @@ class _Plan:
     unions: list[tuple[int, int, str]]
 
 
+def text_of(data: memoryview) -> str:
+    """The text that bytes of a file are; those that are no UTF-8 are written as escapes."""
+    return str(data, "utf-8", "backslashreplace")
+
+
 class Decoder:
     """Decodes tables of the `.tflite` schema, or of another one, from bytes that may be hostile.
 
@@ -184,7 +189,6 @@ class Decoder:
     ):
         self.data: Final = data
         self.unknown: set[str] = set()
-        self._data = data
         self._end = len(data)
         self._schema = tables
         self._unions = unions
@@ -222,7 +226,7 @@ class Decoder:
             Corrupt: As in `root`.
         """
         try:
-            return self._reader(kind)(reference + _U32(self._data, reference)[0])
+            return self._reader(kind)(reference + _U32(self.data, reference)[0])
         except struct.error:
             raise Corrupt(PAST_THE_END) from None
 
@@ -244,14 +248,14 @@ class Decoder:
         return reader
 
     def _string(self, position: int) -> str:
-        length: int = _U32(self._data, position)[0]
+        length: int = _U32(self.data, position)[0]
         if length > MAX_STRING:
             raise Corrupt(f"a string of {length:,} bytes")
         self.count_bytes(length, "strings")
         end = position + 4 + length
         if end > self._end:
             raise Corrupt("a string runs past the end")
-        return str(self._data[position + 4 : end], "utf-8", "backslashreplace")
+        return text_of(self.data[position + 4 : end])
 
     def spend(self, numbers: int) -> None:
         """Count numbers that are about to be decoded.
@@ -283,20 +287,19 @@ class Decoder:
         if self._strings < 0:
             raise Corrupt(f"more than {MAX_STRINGS:,} bytes of {what}")
 
-    def copied_bytes(self, position: int) -> bytes:
-        """The bytes of a short vector, counted and copied."""
+    def _copied_bytes(self, position: int) -> bytes:
         data = self._bytes(position)
         self.count_bytes(len(data), "options")
         return bytes(data)
 
     def _bytes(self, position: int) -> memoryview:
-        end: int = position + 4 + _U32(self._data, position)[0]
+        end: int = position + 4 + _U32(self.data, position)[0]
         if end > self._end:
             raise Corrupt(f"{end - position - 4:,} bytes are claimed and the file ends before")
-        return self._data[position + 4 : end]
+        return self.data[position + 4 : end]
 
     def _number_reader(self, code: str) -> Callable[[int], Sequence[Any]]:
-        data, width, short = self._data, _WIDTHS[code], _SHORT[code]
+        data, width, short = self.data, _WIDTHS[code], _SHORT[code]
 
         def read(position: int) -> Sequence[Any]:
             length: int = _U32(data, position)[0]
@@ -314,7 +317,7 @@ class Decoder:
         return read
 
     def _vector_reader(self, kind: str) -> Callable[[int], list[Any]]:
-        data, read_one = self._data, self._reader(kind)
+        data, read_one = self.data, self._reader(kind)
         apart = kind[1:] in self._apart
 
         def read(position: int) -> list[Any]:
@@ -331,7 +334,7 @@ class Decoder:
         return read
 
     def _table_reader(self, name: str) -> Callable[[int], dict[str, Any]]:
-        data = self._data
+        data = self.data
         fields = self._schema[name]
         # Slots that the schema no longer uses have no name and are left out of dicts.
         names = [field.name for field in fields]
@@ -390,7 +393,7 @@ class Decoder:
         return members[number]
 
     def _plan_of(self, name: str, position: int) -> _Plan:
-        vtable = position - _I32(self._data, position)[0]
+        vtable = position - _I32(self.data, position)[0]
         plan = self._plans.get((name, vtable))
         if plan is None:
             plan = self._plan(name, vtable)
@@ -410,10 +413,10 @@ class Decoder:
         """
         if vtable < 0 or vtable + 4 > self._end:
             raise Corrupt(f"the vtable of a {name} table lies outside of the file")
-        size = _U16(self._data, vtable)[0]
+        size = _U16(self.data, vtable)[0]
         if size < 4 or size % 2 or size > 4 + 2 * MAX_SLOTS or vtable + size > self._end:
             raise Corrupt(f"the vtable of a {name} table is not one")
-        layout = _layout(name, self._schema[name], bytes(self._data[vtable + 2 : vtable + size]))
+        layout = _layout(name, self._schema[name], bytes(self.data[vtable + 2 : vtable + size]))
         self.unknown.update(f"{name}.{slot}" for slot in layout.unknown)
         return layout
 
@@ -428,6 +431,6 @@ class Decoder:
             if kind[0] == "|":
                 plan.unions.append((slot, offset, kind[1:]))
             else:
-                reader = self.copied_bytes if copied and kind == "[B" else self._reader(kind)
+                reader = self._copied_bytes if copied and kind == "[B" else self._reader(kind)
                 plan.references.append((slot, offset, reader))
         return plan

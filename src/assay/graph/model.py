@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,10 +135,7 @@ class Tensor:
     @property
     def elements(self) -> int:
         """The number of elements, dynamic dimensions counted as 1."""
-        count = 1
-        for dimension in self.shape:
-            count *= dimension
-        return count
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int | None:

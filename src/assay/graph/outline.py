@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,17 +148,9 @@ class Outline:
 
     def nbytes(self, tensor: int) -> int:
         """Bytes of a dense tensor; 0 for strings, resources and variants."""
-        return (elements(self.shape[tensor]) * DTYPE_BITS.get(self.dtypes[tensor], 0) + 7) // 8
+        return (prod(self.shape[tensor]) * DTYPE_BITS.get(self.dtypes[tensor], 0) + 7) // 8
 
     def producers(self) -> dict[int, int]:
         """Tensor -> the node that computes it."""
         pairs = zip(self.writes.flat.tolist(), self.writes.owners().tolist(), strict=True)
         return {tensor: node for tensor, node in pairs if tensor >= 0}
-
-
-def elements(shape: Sequence[int]) -> int:
-    """The number of elements of a shape."""
-    count = 1
-    for dim in shape:
-        count *= dim
-    return count

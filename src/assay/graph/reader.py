@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import mmap
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ import numpy as np
 
 from assay.graph import associated
 from assay.graph.check import check
-from assay.graph.columns import Rows
+from assay.graph.columns import Array, Rows, first
 from assay.graph.errors import GraphError
-from assay.graph.flatbuffer import Corrupt, Decoder
+from assay.graph.flatbuffer import Corrupt, Decoder, text_of
 from assay.graph.model import (
     Buffer,
     Metadata,
@@ -140,6 +140,24 @@ def _decode(data: memoryview) -> Model:
     return model
 
 
+def _outside(offsets: Array, sizes: Array, total: int, claim: str) -> Array:
+    """Which of many have their bytes outside of the flatbuffer, after a check that these lie in the file.
+
+    Args:
+        offsets: Where the bytes are; 0 and 1 mean in the flatbuffer.
+        sizes: How many there are.
+        total: Bytes of the file.
+        claim: The message's beginning, with a place for the position of the first that is wrong.
+    """
+    outside = offsets > 1
+    # No sum of the two: it may overflow.
+    bad = outside & ((offsets > total) | (sizes > total - np.minimum(offsets, total)))
+    if (index := first(bad)) is not None:
+        start = int(offsets[index])
+        raise Corrupt(f"{claim.format(index)} {start:,} to {start + int(sizes[index]):,}, past the end")
+    return outside
+
+
 class _Buffers:
     """The buffers of a file.
 
@@ -152,20 +170,11 @@ class _Buffers:
         self._data = decoder.data
         rows = Rows(decoder, "Buffer", positions)
         self._starts, self.sizes = rows.vectors("data")
-        offsets = rows.numbers("offset")
-        # Offsets 0 and 1 mean that the data is in the flatbuffer.
-        self._external = offsets > 1
-        self.end = 0
-        if self._external.any():
-            for index in np.flatnonzero(self._external).tolist():
-                # Python's numbers do not overflow.
-                start = int(offsets[index])
-                end = start + int(rows.numbers("size")[index])
-                if end > len(self._data):
-                    raise Corrupt(f"buffer {index} claims bytes {start:,} to {end:,}, past the end")
-                self.end = max(self.end, end)
-            self._starts = np.where(self._external, offsets, self._starts).astype(np.int64)
-            self.sizes = np.where(self._external, rows.numbers("size"), self.sizes).astype(np.int64)
+        offsets, sizes = rows.numbers("offset"), rows.numbers("size")
+        self._external = _outside(offsets, sizes, len(self._data), "buffer {} claims bytes")
+        self._starts = np.where(self._external, offsets, self._starts).astype(np.int64)
+        self.sizes = np.where(self._external, sizes, self.sizes).astype(np.int64)
+        self.end = int(((self._starts + self.sizes) * self._external).max(initial=0))
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -256,9 +265,7 @@ class _Tensors:
         rows = Rows(decoder, "Tensor", positions)
         self._rows = rows
         self._numbers = rows.numbers("buffer").astype(np.int64)
-        outside = self._numbers >= len(buffers)
-        if outside.any():
-            index = int(outside.argmax())
+        if (index := first(self._numbers >= len(buffers))) is not None:
             raise Corrupt(f"tensor {index} has buffer {int(self._numbers[index])} of {len(buffers)}")
         self._outer = rows.numbers("external_buffer")
         self._starts, self._ends = rows.strings("name")
@@ -300,7 +307,7 @@ class _Tensors:
         }
 
     def name(self, index: int) -> str:
-        return str(self._decoder.data[self._starts[index] : self._ends[index]], "utf-8", "backslashreplace")
+        return text_of(self._decoder.data[self._starts[index] : self._ends[index]])
 
     def constant_bytes(self, index: int) -> memoryview:
         return self._buffers.bytes_of(int(self._numbers[index]))
@@ -324,7 +331,7 @@ class _Tensors:
         return [
             Tensor(
                 index,
-                str(data[start:end], "utf-8", "backslashreplace"),
+                text_of(data[start:end]),
                 dtype,
                 shape,
                 signature or None,
@@ -383,9 +390,7 @@ class _Nodes:
         self._decoder, self._ops = decoder, ops
         self._rows = rows = Rows(decoder, "Operator", positions)
         self.codes = rows.numbers("opcode_index").astype(np.int64)
-        outside = self.codes >= len(ops)
-        if outside.any():
-            index = int(outside.argmax())
+        if (index := first(self.codes >= len(ops))) is not None:
             raise Corrupt(f"node {index} has op code {int(self.codes[index])} of {len(ops)}")
         self.reads = rows.lists("inputs")
         self.writes = rows.lists("outputs")
@@ -397,21 +402,19 @@ class _Nodes:
             index: bytes(decoder.data[int(starts[index]) : int(starts[index] + lengths[index])])
             for index in np.flatnonzero(lengths).tolist()
         }
-        self._large = dict(self._outside(rows))
+        self._large = self._large_options(rows)
         self.options: list[tuple[dict[str, Any], str | None]] = [({}, None)]
         self.option_ids = self._read_options(rows)
 
-    def _outside(self, rows: Rows) -> Iterator[tuple[int, memoryview]]:
-        """Options that lie outside of the flatbuffer."""
+    def _large_options(self, rows: Rows) -> dict[int, memoryview]:
+        """Options that lie outside of the flatbuffer, by node."""
         places, sizes = rows.numbers("large_custom_options_offset"), rows.numbers("large_custom_options_size")
         data = self._decoder.data
-        for index in np.flatnonzero(places > 1).tolist():
-            # Python's numbers do not overflow.
-            start = int(places[index])
-            end = start + int(sizes[index])
-            if end > len(data):
-                raise Corrupt(f"node {index} claims options at bytes {start:,} to {end:,}, past the end")
-            yield index, data[start:end]
+        outside = _outside(places, sizes, len(data), "node {} claims options at bytes")
+        return {
+            index: data[int(places[index]) : int(places[index]) + int(sizes[index])]
+            for index in np.flatnonzero(outside).tolist()
+        }
 
     def _read_options(self, rows: Rows) -> list[int]:
         """Each node's options, as a position in `options`, where equal ones stand once."""

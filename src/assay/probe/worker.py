@@ -166,12 +166,11 @@ def _largest_texture(session: Session, said: Callable[[], str]) -> tuple[int | N
     for layer in wide_layers():
         shape = layer.expected.shape
         attempt = session.attempt(write(layer.model), [layer.given], Case("CONV_2D", (), (Result(shape=shape),)))
-        words = [_STAMP.sub("", line.strip()) for line in said().splitlines() if _TEXTURE in line][:1]
-        if attempt.error is not None and not words:
-            # Whatever that is, it says nothing about textures.
-            return None, [f"a 1x1 convolution with {shape[-1]} outputs: {attempt.error}"]
+        words = [line for line in litert_log.graphics_errors(said()) if _TEXTURE in line][:1]
         if attempt.error is not None:
-            return layer.limit, [*words, attempt.error]
+            # Without such words it says nothing about textures, whatever it is.
+            limit = layer.limit if words else None
+            return limit, [*words, f"a 1x1 convolution with {shape[-1]} outputs: {attempt.error}"]
         if attempt.outputs is not None:
             gap = float(np.abs(attempt.outputs[0] - layer.expected).max())
             if gap > _LOST * float(np.abs(layer.expected).max()):

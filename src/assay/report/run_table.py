@@ -50,17 +50,14 @@ def show(report: Report, out: Path, console: Console) -> None:
     if any(result.entry.run.metrics.get("unstable") for result in report.results):
         console.print("[dim]~ unstable: values drift or spread, or the machine was busy; see the record[/dim]")
     for result in report.results:
-        if result.entry.run.output_match is False and (said := graphics_errors("\n".join(_evidence(result)))):
+        run = result.entry.run
+        if run.output_match is False and (said := graphics_errors("\n".join(run.evidence or ()))):
             where = f"{result.model_id} on {result.lane}"
             console.print(f"[yellow]log:[/yellow] {escape(where)}: {escape(said[0])}", soft_wrap=True)
     if report.results:
         records = sorted({str(result.record.parent) for result in report.results})
         console.print(f"records  {', '.join(records)}", soft_wrap=True, markup=False)
         console.print(f"cards    {out / 'cards'}", soft_wrap=True, markup=False)
-
-
-def _evidence(result: RunResult) -> list[str]:
-    return list(result.entry.run.evidence or ())
 
 
 def _table(report: Report) -> Table:

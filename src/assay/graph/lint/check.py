@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,14 +124,12 @@ def _answers(
 ) -> tuple[list[str], list[Answer], int | None]:
     """Each node's signature and answer, and the first node whose window is larger than its input."""
     signatures = Signatures(outline, halves)
-    constants = frozenset(halves)
     known: dict[Any, tuple[str, Answer]] = {}
     answered: dict[int, tuple[str, Answer]] = {}
     texts: list[str] = []
     answers: list[Answer] = []
     too_small: int | None = None
-    for node in range(len(outline.codes)):
-        key = signatures.key(node)
+    for node, key in enumerate(signatures.keys):
         found = known.get(key)
         if found is None:
             signature = signatures.of(node)
@@ -139,7 +137,7 @@ def _answers(
             found = answered.get(id(signature))
             if found is None:
                 found = answered[id(signature)] = str(signature), matrix.answer(signature)
-            if (cut_off := _cut_off(outline, node, found[1], constants, matrix)) is not None:
+            if (cut_off := _cut_off(outline, node, found[1], halves, matrix)) is not None:
                 found = found[0], cut_off
             known[key] = found
             if too_small is None and window_too_large(outline, node):
@@ -149,7 +147,9 @@ def _answers(
     return texts, answers, too_small
 
 
-def _cut_off(outline: Outline, node: int, answer: Answer, halves: frozenset[int], matrix: Matrix) -> Answer | None:
+def _cut_off(
+    outline: Outline, node: int, answer: Answer, halves: Collection[int], matrix: Matrix
+) -> Answer | None:
     """The answer for a layer whose weights are larger than a texture of the adapter may be."""
     limit: int | None = matrix.header["behaviour"].get("weights_texture")
     size = weights_texture(outline, node, halves) if limit is not None and answer.taken else None

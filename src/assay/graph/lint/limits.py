@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 
 from assay.graph.outline import Outline
@@ -33,9 +34,7 @@ def window_too_large(outline: Outline, node: int) -> bool:
     return len(source) == 4 and any(size > room for size, room in zip(window, source[1:3], strict=True))
 
 
-def weights_texture(
-    outline: Outline, node: int, constants: frozenset[int] = frozenset()
-) -> tuple[int, int] | None:
+def weights_texture(outline: Outline, node: int, halves: Collection[int] = ()) -> tuple[int, int] | None:
     """Width and height in texels of the texture that ML Drift keeps a layer's constant weights in.
 
     A texel holds four channels. The rules were read off the engine's validation messages for layers of many sizes.
@@ -43,7 +42,7 @@ def weights_texture(
     Args:
         outline: The subgraph.
         node: The node.
-        constants: Tensors that stand for constants: float16 weights behind their DEQUANTIZE.
+        halves: Tensors that stand for folded float16 constants.
 
     Returns:
         The size; None for a node whose weights are in no texture.
@@ -53,7 +52,7 @@ def weights_texture(
         return None
     if min(*reads[:2], writes[0]) < 0:
         return None
-    if not (outline.is_constant[reads[1]] or reads[1] in constants):
+    if not (outline.is_constant[reads[1]] or reads[1] in halves):
         return None
     weights, positions = outline.shape[reads[1]], prod(outline.shape[writes[0]][:-1])
     if op == "DEPTHWISE_CONV_2D" and len(weights) == 4:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from assay.graph.lint.report import Finding, NodeReport
 from assay.graph.lint.traits import pattern
-from assay.graph.outline import elements
 
 if TYPE_CHECKING:
     from assay.graph.outline import Outline
@@ -292,7 +292,7 @@ def risks(outline: Outline) -> Iterator[tuple[Risk, int]]:
                     break
         elif op in ("MEAN", "SUM") and len(reads) == 2:
             source = graph.before(node)
-            summed = elements(outline.shape[reads[0]]) // max(elements(outline.shape[out]), 1)
+            summed = prod(outline.shape[reads[0]]) // max(prod(outline.shape[out]), 1)
             if source is not None and graph.squares(source):
                 scale = graph.scale(source)
                 # Scaled by about one over the root of the count, the sum of squares is about the variance.
@@ -342,7 +342,7 @@ class _Wiring:
             if tensor < 0:
                 continue
             dtype = self._outline.dtypes[tensor]
-            single = self._outline.is_constant[tensor] and elements(self._outline.shape[tensor]) == 1
+            single = self._outline.is_constant[tensor] and prod(self._outline.shape[tensor]) == 1
             if single and dtype in ("float16", "float32"):
                 return float(np.frombuffer(self._outline.constant_bytes(tensor), dtype, 1)[0])
         return None

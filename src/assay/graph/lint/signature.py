@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from assay.graph.columns import Array, Ragged
 from assay.graph.lint.traits import Kind, option_traits, shape_traits
-from assay.graph.outline import Outline, elements
+from assay.graph.outline import Outline
 
 if TYPE_CHECKING:
     from assay.graph import Model, Node, Subgraph
@@ -103,6 +104,10 @@ class Signatures:
     Args:
         outline: The subgraph.
         halves: What `folded_halves` says of it; empty to see every DEQUANTIZE as a node of its own.
+
+    Attributes:
+        keys: A hashable value for each node. Nodes with equal ones have equal signatures, and most of a model's
+            nodes are alike.
     """
 
     def __init__(self, outline: Outline, halves: Mapping[int, int]) -> None:
@@ -118,10 +123,10 @@ class Signatures:
         self._written, self._read = ([every[index] for index in side.tolist()] for side in (written, read))
         self._known: dict[Any, Signature] = {}
         self._codes: list[int] = outline.codes.tolist()
-        self._keys = self._all_keys(read, written)
+        self.keys = self._all_keys(read, written)
 
     def _all_keys(self, read: Array, written: Array) -> list[Any]:
-        """For each node the bytes of what its signature depends on, in numbers."""
+        """For each node what its signature depends on, in numbers, as bytes."""
         outline = self._outline
         reads, writes = outline.reads, outline.writes
         heads = np.empty((len(self._codes), 3), np.int32)
@@ -139,10 +144,6 @@ class Signatures:
         for node, options in outline.custom.items():
             keys[node] = (keys[node], options)
         return keys
-
-    def key(self, node: int) -> Any:
-        """A hashable value: nodes with equal keys have equal signatures, and most of a model's nodes are alike."""
-        return self._keys[node]
 
     def of(self, node: int) -> Signature:
         """The signature of one node."""
@@ -195,7 +196,7 @@ def _kinds(outline: Outline) -> tuple[list[int], list[Kind]]:
     for index in np.flatnonzero(outline.constant).tolist():
         kind = kinds[ids[index]]
         width = _PARAMETERS.get(kind.dtype)
-        if width is None or (count := elements(kind.shape)) > _PARAMETER:
+        if width is None or (count := prod(kind.shape)) > _PARAMETER:
             continue
         data = bytes(outline.constant_bytes(index))
         if len(data) == count * width:
@@ -209,7 +210,7 @@ def _kinds(outline: Outline) -> tuple[list[int], list[Kind]]:
 
 def _kind(dtype: str, shape: tuple[int, ...], flags: int) -> Kind:
     constant = "const " if flags & 1 else "variable " if flags & 2 else ""
-    if not elements(shape):
+    if not prod(shape):
         # Nothing is in it, so it has no bytes in the file, and kernels take it for known all the same.
         constant = "empty "
     quantization = ("", "@t", "@c")[flags // 8]

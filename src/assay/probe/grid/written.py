@@ -11,6 +11,7 @@ from assay.probe.grid.common import BATCHES, fixed, shape_of
 
 _TYPES = (("float32", ""), ("int8", "t"), ("int32", ""))
 _NO_ACTIVATION = {"fused_activation_function": "NONE"}
+_NO_MASKS: dict[str, Any] = {"ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0, "offset": False}
 
 
 def cases() -> Iterator[Case]:
@@ -38,11 +39,7 @@ def _last_rows() -> Iterator[Case]:
                 bounds = (fixed(first, (rank,)), fixed(last, (rank,)), fixed([1] * rank, (rank,)))
                 operand = Operand(shape, dtype, kind)
                 out = (Result(dtype, kind),)
-                yield Case("STRIDED_SLICE", (operand, *bounds), out, _no_masks() | options, version)
-
-
-def _no_masks() -> dict[str, Any]:
-    return {"ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0, "offset": False}
+                yield Case("STRIDED_SLICE", (operand, *bounds), out, _NO_MASKS | options, version)
 
 
 def _lower_constants() -> Iterator[Case]:
