@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lint_models
-from assay.graph.lint import LintReport, lint
-from assay.graph.lint.matrix import for_lane, load
 from assay.lanes import registry
+from assay.lint import LintReport, lint
+from assay.lint.matrix import for_lane, load
 
 _LOAD = """
 import sys

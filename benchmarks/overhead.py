@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from fetch_models import fetch
 
 from assay import graph
+from assay.devices.local import run_job
 from assay.lanes.base import Job
-from assay.lanes.host import run_job
 from assay.lanes.native import save_arrays
 from assay.numerics.inputs import make_inputs, resolve_shapes
 

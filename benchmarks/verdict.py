@@ -40,12 +40,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 from fetch_models import fetch
 
+from assay.devices.local import run_job
 from assay.errors import AssayError
 from assay.graph import Model, read, save
-from assay.judging import seeded_sets
 from assay.lanes.base import Job
-from assay.lanes.host import run_job
 from assay.lanes.native import load_arrays, save_arrays
+from assay.measure.judge import seeded_sets
 from assay.numerics import faults
 from assay.numerics.envelope import Arrays, Envelope, learn
 from assay.numerics.inputs import resolve_shapes

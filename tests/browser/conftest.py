@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from assay import graph
+from assay.devices import local
 from assay.graph.build import GraphBuilder
-from assay.lanes import host
 from assay.lanes.base import Job
 from assay.lanes.browser import chromium, litertjs
 from assay.lanes.native import save_arrays
@@ -115,7 +115,7 @@ def plain_browser() -> Iterator[tuple[str, psutil.Process]]:
             time.sleep(0.1)
         yield f"http://127.0.0.1:{port_file.read_text().split()[0]}", psutil.Process(process.pid)
     finally:
-        host.kill_family(process)
+        local.kill_family(process)
         scratch.close()
 
 

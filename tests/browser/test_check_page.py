@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from assay import graph
-from assay.browser_check import CheckServer
 from assay.lanes.browser import chromium
+from assay.measure.check_page import CheckServer
 
 from .conftest import double
 

@@ -10,9 +10,9 @@ import numpy as np
 import psutil
 import pytest
 
-from assay.lanes import host
+from assay.devices import local
+from assay.devices.resident import BrowserWorker
 from assay.lanes.base import TensorSpec
-from assay.lanes.browser.worker import BrowserWorker
 from assay.lanes.native import load_arrays
 from assay.lanes.registry import find
 from assay.protocol.acceptance import accept
@@ -30,7 +30,7 @@ def worker():
         yield started
 
 
-def run(lane, job, time_limit_s=120.0, runner=host):
+def run(lane, job, time_limit_s=120.0, runner=local):
     """Outcome, facts and acceptance of one job, as `assay run` makes them."""
     outcome = runner.run_job(lane, job, time_limit_s=time_limit_s)
     facts = find(lane).read(outcome.log, outcome.observation)
@@ -149,7 +149,7 @@ def test_the_gpu_process_dies(make_job):
         end = time.monotonic() + 60
         while time.monotonic() < end:
             time.sleep(0.2)
-            observation = host.read_observation(Path(job.workdir))
+            observation = local.read_observation(Path(job.workdir))
             if observation is None or observation.stage != "timed":
                 continue
             for process in psutil.Process().children(recursive=True):
@@ -197,7 +197,7 @@ class TestAnotherBrowser:
             end = time.monotonic() + 60
             while time.monotonic() < end:
                 time.sleep(0.2)
-                observation = host.read_observation(Path(job.workdir))
+                observation = local.read_observation(Path(job.workdir))
                 if observation is not None and observation.stage == "timed":
                     for member in process.children(recursive=True):
                         if "--type=renderer" in member.cmdline():

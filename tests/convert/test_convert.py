@@ -90,7 +90,7 @@ def test_a_function_of_the_users(tmp_path: Path) -> None:
 
 
 def test_auto_applies_what_lint_names(tmp_path: Path) -> None:
-    from assay.graph.lint import lint
+    from assay.lint import lint
 
     (tmp_path / "mine.py").write_text(USERS)
     made = convert(f"{tmp_path}/mine.py:net", tmp_path / "net.tflite", auto=True)
@@ -201,8 +201,8 @@ def test_tap_to_segment_is_transformers_own_pipeline(small_sam2: Any, tmp_path: 
     """Encoder, prompt, decoder and both ends, on a lane, beside Sam2Model on the same image."""
     from assay.convert.recipes.sam2_image_encoder import encoder_plan
     from assay.convert.recipes.sam2_mask_decoder import decoder_plan
-    from assay.convert.sam2 import images
-    from assay.convert.sam2.segment import Prompt, Segmenter
+    from assay.segment import images
+    from assay.segment.segmenter import Prompt, Segmenter
 
     encoder, decoder = tmp_path / "encoder.tflite", tmp_path / "decoder.tflite"
     made = [
@@ -283,7 +283,7 @@ def test_the_real_decoder_meets_its_bars(tmp_path: Path) -> None:
 )
 def test_fully_delegated_and_right_on_the_gpu(recipe: str, variant: str, tmp_path: Path) -> None:
     from assay.lanes.registry import find as find_lane
-    from assay.run import Settings, run_models
+    from assay.measure.run import Settings, run_models
 
     if not find_lane("gpu_mldrift").available().available:
         pytest.skip("no Vulkan driver")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.convert.sam2 import images
 from assay.convert.sam2.prompt import PromptEncoder
 from assay.errors import AssayError
+from assay.segment import images
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.convert

@@ -7,7 +7,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from assay import graph
-from assay.convert.graph_rewrites import REWRITES, apply, fold_weights, split_layer
+from assay.graph.rewrites import REWRITES, apply, fold_weights, split_layer
 
 
 def run(model: graph.Model, inputs: list[np.ndarray]) -> list[np.ndarray]:
@@ -87,8 +87,8 @@ def wide(op: str, weights: tuple[int, ...], *, half: bool, bias: bool, activatio
 def test_wide_layers_are_computed_in_parts(
     op: str, weights: tuple[int, ...], half: bool, bias: bool, activation: str, parts: int
 ) -> None:
-    from assay.graph.lint.limits import weights_texture
-    from assay.graph.lint.signature import folded_halves
+    from assay.lint.limits import weights_texture
+    from assay.lint.signature import folded_halves
 
     model = wide(op, weights, half=half, bias=bias, activation=activation)
     changed = split_layer(model)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from assay.graph import Buffer, GraphError, Model, cut, read, summarize, tap, write
 from assay.graph.encoder import Encoder
 from assay.graph.facts import to_json
-from assay.graph.lint import lint
 from assay.graph.schema import TABLES, UNIONS
+from assay.lint import lint
 from assay.report.graph_html import render_graph
 
 #: Numbers that off-by-one errors, signs and overflows are made of.

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from assay import graph
-from assay.lanes import host, registry
+from assay.devices import local
+from assay.lanes import registry
 from assay.lanes.base import Job, LaneFacts, Observation
 from assay.lanes.gpu import MlDriftLane
 from assay.lanes.native import load_arrays, save_arrays
@@ -18,7 +19,7 @@ gpu = pytest.mark.skipif(
 )
 
 
-def run(lane: str, path: Path, folder: Path, **changes: object) -> tuple[host.Outcome, LaneFacts]:
+def run(lane: str, path: Path, folder: Path, **changes: object) -> tuple[local.Outcome, LaneFacts]:
     model = graph.read(path)
     signature = model.signatures[0]
     shapes = resolve_shapes(signature)
@@ -29,11 +30,11 @@ def run(lane: str, path: Path, folder: Path, **changes: object) -> tuple[host.Ou
         save_arrays(sets[-1], make_inputs(model, signature, shapes, "uniform", seed))
     settings = {"sequence": [0, 1, 0], "runs": 4, "threads": 2} | changes
     job = Job.of(path, signature, folder / lane, sets, shapes=shapes, **settings)
-    outcome = host.run_job(lane, job)
+    outcome = local.run_job(lane, job)
     return outcome, registry.find(lane).read(outcome.log, outcome.observation)
 
 
-def seen(outcome: host.Outcome) -> Observation:
+def seen(outcome: local.Outcome) -> Observation:
     assert outcome.observation is not None, outcome.log
     assert outcome.observation.error is None, outcome.observation.error
     return outcome.observation

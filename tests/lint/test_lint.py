@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from assay.cli._app import app
 from assay.errors import AssayError
 from assay.graph import GraphBuilder, save
-from assay.graph.lint import for_lane, lint, load
-from assay.graph.lint.gate import Gate
-from assay.graph.lint.source import module_path
+from assay.lint import for_lane, lint, load
+from assay.lint.gate import Gate
+from assay.lint.source import module_path
 
 SHAPE = (1, 4, 4, 8)
 
@@ -196,7 +196,7 @@ def test_weights_over_the_adapters_largest_texture_give_zeros(matrix, half):
 
 
 def test_the_layouts_of_weights():
-    from assay.graph.lint.limits import weights_texture
+    from assay.lint.limits import weights_texture
 
     def texture(op, source, weights, out, **options):
         graph = GraphBuilder()

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from assay.errors import AssayError
-from assay.graph.lint.matrix import OpMatrix, joined, load
-from assay.graph.lint.signature import Signature
+from assay.lint.matrix import OpMatrix, joined, load
+from assay.lint.signature import Signature
 
 
 def op_matrix(**by_status: list[str]) -> OpMatrix:

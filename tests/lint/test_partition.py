@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.graph import GraphBuilder, read
-from assay.graph.lint.partition import crossings, delegated, epochs, partitions
-from assay.graph.lint.signature import folded_halves
 from assay.graph.outline import Outline
+from assay.lint.partition import crossings, delegated, epochs, partitions
+from assay.lint.signature import folded_halves
 
 SHAPE = (1, 2, 2, 4)
 

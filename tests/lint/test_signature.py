@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.graph import GraphBuilder, read, write
-from assay.graph.lint.signature import Signature, signature_of
-from assay.graph.lint.traits import pattern
+from assay.lint.signature import Signature, signature_of
+from assay.lint.traits import pattern
 
 
 def signature(graph: GraphBuilder, node: int = -1) -> Signature:

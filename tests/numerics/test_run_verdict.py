@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from assay.cli._app import app
+from assay.measure.run import Settings, run_models
 from assay.records import read_device_runs
-from assay.run import Settings, run_models
 
 
 def measure(model: Path, out: Path, *lanes: str, **options):

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import AssayError
 from assay.graph import GraphBuilder, read, save
-from assay.judging import Judge, seeded_sets
+from assay.measure.judge import Judge, seeded_sets
 from assay.numerics import faults
 from assay.numerics.consistency import plan_sequence
 from assay.numerics.envelope import Envelope, OutputNoise, deviation, learn

@@ -8,8 +8,8 @@ import pytest
 import strangers
 from strangers import write
 
+from assay.measure.run import Settings, run_models
 from assay.records import read_device_runs
-from assay.run import Settings, run_models
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.artifact import LONGEST_ID, check_id, identify, model_ids, slug
 from assay.errors import AssayError
+from assay.models.artifact import LONGEST_ID, check_id, identify, model_ids, slug
 
 
 @pytest.mark.parametrize(

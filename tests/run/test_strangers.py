@@ -7,7 +7,7 @@ import strangers
 from strangers import write
 
 from assay.graph import Model
-from assay.run import Report, Settings, run_models
+from assay.measure.run import Report, Settings, run_models
 
 CPU = ("cpu_reference", "cpu_xnnpack")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from assay.catalog import meta as metas
 from assay.errors import AssayError
 from assay.records import canonical, rows
+from assay.records import meta as metas
 from assay.records.benchmark import BenchmarkFile, BenchmarkRecord
 from assay.records.card import Artifact, Card, Conversion, ModelInfo, Pitfall, PitfallFile
 from assay.records.document import LATEST, WRITTEN, DocumentError, check, read, read_bytes, schema_version

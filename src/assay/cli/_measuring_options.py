@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from assay.run import Report, RunResult
+    from assay.measure.run import Report, RunResult
 
 Runs = Annotated[int, typer.Option(min=0, help="Timed inferences; 0 compares numbers only.")]
 Warmup = Annotated[int, typer.Option(min=0, help="Untimed inferences first.")]

@@ -69,10 +69,10 @@ def check(
     """
     import webbrowser
 
-    from assay.browser_check import CheckServer
     from assay.cli._output import err
     from assay.cli._output import out as stdout
     from assay.lanes.browser.litertjs import DEFAULT_VERSION, require
+    from assay.measure.check_page import CheckServer
 
     runtime = require(litertjs or DEFAULT_VERSION)
     with CheckServer(runtime, port=port, out=out, runs=runs, budget_s=budget) as server:

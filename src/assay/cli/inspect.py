@@ -36,8 +36,9 @@ def inspect(
     Exit code: 0, or 2 if the file is not a sound model.
     """
     from assay.cli._output import err, out, print_json
-    from assay.inspection import draw, inspect_file
+    from assay.graph.inspection import inspect_file
     from assay.report import inspect_table
+    from assay.report.draw import draw
 
     inspected = inspect_file(model, part)
     # First of all: whoever reads the table may stop reading.

@@ -19,7 +19,7 @@ def lanes(
     Exit code: 0 whether or not a lane can run; 1 if a lane that looks complete failed to run the model.
     """
     from assay.cli._output import err, out, print_json, progress
-    from assay.lanes_check import check_lanes
+    from assay.devices.check import check_lanes
     from assay.report import lanes_table
 
     with progress() as bar:

@@ -51,7 +51,7 @@ def _image_range(value: str) -> tuple[float, float]:
 
 def _fail_on(values: list[str]) -> tuple[str, ...]:
     from assay.errors import AssayError
-    from assay.run import FAIL_ON
+    from assay.measure.run import FAIL_ON
 
     words = tuple(word.strip() for value in values for word in value.split(","))
     for word in words:
@@ -134,8 +134,8 @@ def run(
 
     Exit code: 0 all fine, 1 a run failed or showed what --fail-on names, 2 a file or an option cannot be used.
     """
+    from assay.measure.run import Settings, plan_lanes, run_models
     from assay.numerics.inputs import KINDS
-    from assay.run import Settings, plan_lanes, run_models
 
     browser = lane_options(
         lane or [],

@@ -61,9 +61,9 @@ def segment(
     """
     from assay.cli._output import err, print_json
     from assay.cli._output import out as stdout
-    from assay.convert.sam2 import images
-    from assay.convert.sam2.segment import Prompt, Segmenter
     from assay.errors import AssayError
+    from assay.segment import images
+    from assay.segment.segmenter import Prompt, Segmenter
 
     if out.suffix.lower() != ".png":
         raise AssayError(f"{out} does not end in .png", fix="masks and overlays are PNG files")

@@ -73,9 +73,9 @@ def sweep(
 
     Exit code: 0 all fine, 1 a run failed or gave wrong numbers, 2 a file or an option cannot be used.
     """
-    from assay.run import Settings
-    from assay.sweep import LANES, find_models
-    from assay.sweep import sweep as run_sweep
+    from assay.measure.run import Settings
+    from assay.measure.sweep import LANES, find_models
+    from assay.measure.sweep import sweep as run_sweep
 
     options = lane_options(
         lane or [],

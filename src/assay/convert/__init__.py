@@ -17,8 +17,8 @@ from assay.lazy import lazy
 if TYPE_CHECKING:
     from assay.convert.pipeline import Conversion, convert
     from assay.convert.recipe import ModelFacts, Plan, Recipe, Request
-    from assay.convert.sam2.segment import Segmenter
     from assay.convert.verify import ConversionDiffers
+    from assay.segment.segmenter import Segmenter
 
 __getattr__, __dir__ = lazy(
     __name__,

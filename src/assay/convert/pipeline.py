@@ -291,7 +291,7 @@ def _lint_findings(plan: Plan, precision: str) -> dict[str, list[str]]:
     """Rewrite to the lint rules whose findings name it, for the module converted as it is."""
     from assay.convert.rewrites import REWRITES
     from assay.graph import read
-    from assay.graph.lint import lint
+    from assay.lint import lint
 
     with _explained("the module cannot be converted without rewrites"):
         graph, _ = rewritten(plan, ())

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from assay.artifact import identify
 from assay.diagnose import delegation, fixes
 from assay.diagnose.bundle import AFTER_ANOTHER, FIRST, issue_text, script, write_bundle
 from assay.diagnose.finding import Cost, Finding, NodeRef
@@ -28,6 +27,7 @@ from assay.evidence.litert_log import graphics_errors
 from assay.lanes import registry
 from assay.lanes.base import Json
 from assay.lanes.registry import REFERENCES
+from assay.models.artifact import identify
 from assay.protocol import machine
 from assay.records.files import write_atomic
 from assay.scratch import Scratch

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from assay import graph
-from assay.convert.graph_rewrites import REWRITES, GraphRewrite, apply
 from assay.diagnose.bundle import describe_file
 from assay.diagnose.finding import Fix
 from assay.diagnose.kinds import Kind
 from assay.diagnose.launch import Launcher, TrialResult
 from assay.diagnose.session import Session, difference_of, judge
+from assay.graph.rewrites import REWRITES, GraphRewrite, apply
 from assay.records.files import write_atomic
 
 _SAME = 1e-5

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from assay.convert.graph_rewrites import REWRITES, apply
 from assay.diagnose.clues import Clue, Seen, look
 from assay.diagnose.journal import Step
 from assay.diagnose.launch import Launcher, Trial, TrialResult
 from assay.diagnose.locate import Located
 from assay.diagnose.pieces import Piece
 from assay.diagnose.session import SEQUENCE, Candidate, Session, difference_of
+from assay.graph.rewrites import REWRITES, apply
 from assay.lanes import registry
 from assay.numerics.faults import FP16_MAX
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.lanes import host, registry
+from assay.devices import local
+from assay.lanes import registry
 from assay.lanes.base import Job, Json, LaneFacts, TensorSpec
 from assay.lanes.native import Array, load_arrays, save_arrays
 from assay.protocol.acceptance import accept
@@ -132,7 +133,7 @@ class Launcher:
         jobs = [self._job(trial, folder / f"{index}") for index, trial in enumerate(trials)]
         start = time.monotonic()
         limit = self._time_limit_s * (1 + len(trials) / 8)
-        outcomes = host.run_jobs(self.lane, jobs, time_limit_s=limit, memory_limit=self._memory_limit)
+        outcomes = local.run_jobs(self.lane, jobs, time_limit_s=limit, memory_limit=self._memory_limit)
         self.seconds += time.monotonic() - start
         self.launches += 1
         self.pieces += len(trials)
@@ -173,7 +174,7 @@ class Launcher:
             options=dict(trial.options),
         )
 
-    def _result(self, outcome: host.Outcome, log: str) -> TrialResult:
+    def _result(self, outcome: local.Outcome, log: str) -> TrialResult:
         observation = outcome.observation
         facts = registry.find(self.lane).read(log, observation)
         ending = outcome.ending

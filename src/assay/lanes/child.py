@@ -56,9 +56,9 @@ def _end_with(parent: int) -> None:
         time.sleep(1.0)
     import psutil
 
-    from assay.lanes import host
+    from assay.devices import local
 
-    host.kill_all(psutil.Process().children(recursive=True))
+    local.kill_all(psutil.Process().children(recursive=True))
     os._exit(ORPHANED)
 
 

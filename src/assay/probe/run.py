@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.devices.local import kill_family
 from assay.errors import AssayError
-from assay.lanes.host import kill_family
 from assay.probe.cases import Case
 from assay.probe.outcome import Outcome
 from assay.records.files import write_atomic

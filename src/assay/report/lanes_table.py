@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
-    from assay.lanes_check import LaneCheck
+    from assay.devices.check import LaneCheck
 
 
 def show(checks: list[LaneCheck], console: Console) -> None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from assay.evidence.litert_log import graphics_errors
 
 if TYPE_CHECKING:
-    from assay.run import Report, RunResult
+    from assay.measure.run import Report, RunResult
 
 
 def status(result: RunResult) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from assay.devices import local
 from assay.errors import AssayError
-from assay.lanes import host
 from assay.lanes.base import Job, Observation, save_observation
 from assay.lanes.browser import chromium, litertjs
 from assay.lanes.browser.chromium import BrowserOptions
@@ -81,7 +81,7 @@ class Session:
         processes = psutil.Process().children(recursive=True)
         with contextlib.suppress(Exception):
             self._loop.run_until_complete(asyncio.wait_for(self._shut(), _CLOSE_TIMEOUT_S))
-        host.kill_all(processes)
+        local.kill_all(processes)
         psutil.wait_procs(processes, timeout=_CLOSE_TIMEOUT_S)
         self.server.close()
         self._loop.close()

@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from assay import catalog, records
-from assay.artifact import check_id, model_ids
-from assay.catalog.meta import read_meta
-from assay.entry import Context, browser_entry, device_entry, device_name
+from assay.devices import local
+from assay.devices.resident import BrowserWorker
 from assay.errors import AssayError
-from assay.lanes import host, registry
-from assay.lanes.browser.worker import BrowserWorker
+from assay.lanes import registry
 from assay.lanes.registry import REFERENCES
-from assay.measuring import Bench, Runner, Subject, open_subjects
+from assay.measure.bench import Bench, Runner, Subject, open_subjects
+from assay.measure.entry import Context, browser_entry, device_entry, device_name
+from assay.measure.settings import FAIL_ON, Settings
+from assay.models.artifact import check_id, model_ids
+from assay.records.meta import read_meta
 from assay.records.store import locked
 from assay.scratch import Scratch
-from assay.settings import FAIL_ON, Settings
 
 __all__ = ["FAIL_ON", "Report", "RunResult", "Settings", "meta_file", "plan_lanes", "run_models"]
 
@@ -163,7 +164,7 @@ def run_models(
     with contextlib.ExitStack() as stack:
         if runner is None and any(registry.find(lane).runs_in == "browser" for lane in lanes):
             runner = stack.enter_context(BrowserWorker()).run_job
-        plan = _Plan(settings, lanes, runner or host.run_job, notify)
+        plan = _Plan(settings, lanes, runner or local.run_job, notify)
         for path, model_id in zip(paths, ids, strict=True):
             _run_model(path, model_id, plan, report, done)
     return report

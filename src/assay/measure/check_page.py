@@ -1,7 +1,7 @@
 """The check page: a person drops a model on it and sees, live, what this browser makes of it on both lanes.
 
-It is `assay.run` with the user's own browser for the browser lanes: the page asks what to do next, runs it in a
-frame, and sends back what came of it. Reference, verdict and records are made here, as for any other run.
+It is `assay.measure.run` with the user's own browser for the browser lanes: the page asks what to do next, runs it
+in a frame, and sends back what came of it. Reference, verdict and records are made here, as for any other run.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from assay.artifact import slug
+from assay.devices import local
 from assay.errors import AssayError
 from assay.evidence import litertjs_log
-from assay.lanes import host
 from assay.lanes.base import Job, Observation, save_observation
 from assay.lanes.browser import BrowserLane
 from assay.lanes.browser.chromium import BrowserOptions
@@ -25,7 +24,8 @@ from assay.lanes.browser.litertjs import Runtime
 from assay.lanes.browser.page_job import BrowserFailure, PageEvent, PageJob
 from assay.lanes.browser.server import Body, Server, save_body
 from assay.lanes.registry import find
-from assay.run import RunResult, Settings, run_models
+from assay.measure.run import RunResult, Settings, run_models
+from assay.models.artifact import slug
 from assay.scratch import Scratch
 
 LANES = ("wasm_xnnpack", "webgpu_mldrift")
@@ -159,11 +159,11 @@ class CheckServer:
 
     def _run_job(
         self, lane_name: str, job: Job, *, time_limit_s: float = 300.0, memory_limit: int | None = None
-    ) -> host.Outcome:
-        """Run a job of a browser lane in a frame of the page; see `assay.lanes.host.run_job`."""
+    ) -> local.Outcome:
+        """Run a job of a browser lane in a frame of the page; see `assay.devices.local.run_job`."""
         lane = find(lane_name)
         if not isinstance(lane, BrowserLane):
-            return host.run_job(lane_name, job, time_limit_s=time_limit_s, memory_limit=memory_limit)
+            return local.run_job(lane_name, job, time_limit_s=time_limit_s, memory_limit=memory_limit)
         Path(job.workdir).mkdir(parents=True, exist_ok=True)
         observation = Observation()
         page_job = PageJob(
@@ -193,7 +193,7 @@ class CheckServer:
             self._server.forget(prefix)
             self._tell("over", lane=lane_name)
         save_observation(job, observation)
-        return host.Outcome(
+        return local.Outcome(
             observation=observation,
             log="\n".join(page_job.console),
             returncode=0,

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from assay import graph
-from assay.artifact import identify, model_ids
+from assay.devices.resident import BrowserWorker
 from assay.errors import AssayError
-from assay.lanes.browser.worker import BrowserWorker
+from assay.measure.run import Report, RunResult, Settings, plan_lanes, run_models
+from assay.models.artifact import identify, model_ids
 from assay.records.files import write_atomic
 from assay.records.store import locked
-from assay.run import Report, RunResult, Settings, plan_lanes, run_models
 
 LANES = ("wasm_xnnpack", "webgpu_mldrift")
 """The lanes of a sweep, where none is named."""

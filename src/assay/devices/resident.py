@@ -14,7 +14,8 @@ import sys
 import threading
 from pathlib import Path
 
-from assay.lanes import child, host
+from assay.devices import local
+from assay.lanes import child
 from assay.lanes.base import Job
 from assay.lanes.registry import find
 from assay.scratch import Scratch
@@ -23,10 +24,10 @@ from assay.scratch import Scratch
 class BrowserWorker:
     """Runs jobs of browser lanes in one long-lived child; those of other lanes each in a child of their own.
 
-    Use as a context manager, and `run_job` wherever `assay.lanes.host.run_job` would do.
+    Use as a context manager, and `run_job` wherever `assay.devices.local.run_job` would do.
 
     Args:
-        stop: Ends the job at hand when it is set; see `assay.lanes.host.run_jobs`.
+        stop: Ends the job at hand when it is set; see `assay.devices.local.run_jobs`.
     """
 
     def __init__(self, stop: threading.Event | None = None) -> None:
@@ -42,11 +43,11 @@ class BrowserWorker:
 
     def run_job(
         self, lane_name: str, job: Job, *, time_limit_s: float = 300.0, memory_limit: int | None = None
-    ) -> host.Outcome:
-        """Run one job; see `assay.lanes.host.run_job`."""
+    ) -> local.Outcome:
+        """Run one job; see `assay.devices.local.run_job`."""
         lane = find(lane_name)
         if lane.runs_in != "browser":
-            return host.run_job(
+            return local.run_job(
                 lane_name, job, time_limit_s=time_limit_s, memory_limit=memory_limit, stop=self._stop
             )
         workdir = Path(job.workdir)
@@ -70,16 +71,16 @@ class BrowserWorker:
         try:
             process.stdin.write(json.dumps({"lane": lane_name, "job": str(job_file)}).encode() + b"\n")
             process.stdin.flush()
-            limit = memory_limit or host.memory_limit_mb()
-            ended_by = host.watch(process, log, time_limit_s, limit, self._stop, ended=ended)
+            limit = memory_limit or local.memory_limit_mb()
+            ended_by = local.watch(process, log, time_limit_s, limit, self._stop, ended=ended)
         except BrokenPipeError:
             pass
         finally:
             if not answered:
-                host.kill_family(process)
-        outcome = host.Outcome(
-            observation=host.read_observation(workdir),
-            log=host.read_log(log, start),
+                local.kill_family(process)
+        outcome = local.Outcome(
+            observation=local.read_observation(workdir),
+            log=local.read_log(log, start),
             returncode=0 if answered else process.returncode,
             timed_out=ended_by == "time",
             out_of_memory=ended_by == "memory",
@@ -98,8 +99,8 @@ class BrowserWorker:
             if process.stdin is not None and process.poll() is None:
                 # At the end of its input the child closes the browser and goes.
                 process.stdin.close()
-                host.wait_for(process, 10.0)
-            host.kill_family(process)
+                local.wait_for(process, 10.0)
+            local.kill_family(process)
             if process.stdout is not None:
                 process.stdout.close()
         if scratch is not None:
@@ -112,7 +113,7 @@ class BrowserWorker:
             self._scratch = Scratch()
             with (self._scratch.path / "child.log").open("wb") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "assay.lanes.browser.worker"],
+                    [sys.executable, "-m", "assay.devices.resident"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,

@@ -66,7 +66,7 @@ def _one_op_model() -> graph.Model:
 
 
 def _try(check: LaneCheck) -> LaneCheck:
-    from assay.run import Settings, run_models
+    from assay.measure.run import Settings, run_models
 
     with Scratch() as folder:
         path = folder / "one_op.tflite"

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay import records
-from assay.artifact import Artifact, slug
-from assay.judging import Judged
-from assay.lanes import host
+from assay.devices import local
 from assay.lanes.base import LaneFacts
 from assay.lanes.browser.litertjs import DEFAULT_VERSION
 from assay.lanes.native import runtime_version
+from assay.measure.judge import Judged
+from assay.models.artifact import Artifact, slug
 from assay.protocol import machine
 from assay.protocol.acceptance import Acceptance
 from assay.protocol.statistics import Summary
@@ -36,7 +36,7 @@ class Measured:
         attempts: Measurements made until this one was kept.
     """
 
-    outcome: host.Outcome | None
+    outcome: local.Outcome | None
     facts: LaneFacts
     acceptance: Acceptance
     summary: Summary | None = None

@@ -7,13 +7,13 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.graph.lint import rules
-from assay.graph.lint.limits import weights_texture, window_too_large
-from assay.graph.lint.matrix import FATAL, Answer, Matrix, for_lane
-from assay.graph.lint.partition import crossings, delegated, partitions
-from assay.graph.lint.report import Finding, LintReport, NodeReport, SubgraphReport
-from assay.graph.lint.signature import Signature, Signatures, folded_halves
 from assay.graph.reader import collector_paused
+from assay.lint import rules
+from assay.lint.limits import weights_texture, window_too_large
+from assay.lint.matrix import FATAL, Answer, Matrix, for_lane
+from assay.lint.partition import crossings, delegated, partitions
+from assay.lint.report import Finding, LintReport, NodeReport, SubgraphReport
+from assay.lint.signature import Signature, Signatures, folded_halves
 
 if TYPE_CHECKING:
     from assay.graph import Model, Subgraph

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assay.graph.lint.report import Finding, NodeReport
-from assay.graph.lint.traits import pattern
+from assay.lint.report import Finding, NodeReport
+from assay.lint.traits import pattern
 
 if TYPE_CHECKING:
     from assay.graph.outline import Outline

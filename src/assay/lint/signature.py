@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.graph.columns import Array, Ragged
-from assay.graph.lint.traits import Kind, option_traits, shape_traits
 from assay.graph.outline import Outline
+from assay.lint.traits import Kind, option_traits, shape_traits
 
 if TYPE_CHECKING:
     from assay.graph import Model, Node, Subgraph

@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import AssayError
-from assay.graph.lint.signature import Signature
+from assay.lint.signature import Signature
 
 MIN_PAIRS = 2
 MIN_REFUSED = 3
 #: Answers that are kept for each op. Files may come from strangers, with any number of signatures.
 MAX_REMEMBERED = 1 << 12
-SHIPPED = Path(__file__).resolve().parent.parent / "matrices"
+SHIPPED = Path(__file__).resolve().parent / "matrices"
 
 TAKEN = frozenset({"supported", "wrong"})
 """Statuses of nodes that the accelerator runs."""

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Protocol
 
 from assay import graph
-from assay.artifact import Artifact, identify
-from assay.catalog.meta import read_meta
-from assay.entry import Measured
+from assay.devices import local
 from assay.errors import AssayError
-from assay.judging import Judge, Judged, seeded_sets
-from assay.lanes import host, registry
+from assay.lanes import registry
 from assay.lanes.base import UNFEEDABLE, Job, Json, LaneFacts, resized_inputs
 from assay.lanes.native import Array, load_arrays, save_arrays
 from assay.lanes.registry import REFERENCES
+from assay.measure.entry import Measured
+from assay.measure.judge import Judge, Judged, seeded_sets
+from assay.measure.settings import Settings
+from assay.models.artifact import Artifact, identify
 from assay.numerics.consistency import plan_sequence
 from assay.numerics.inputs import resolve_shapes
 from assay.numerics.source import source_outputs
@@ -29,16 +30,18 @@ from assay.protocol import machine
 from assay.protocol.acceptance import Acceptance, accept
 from assay.protocol.statistics import summarize
 from assay.records.failure import FailureClass
-from assay.settings import Settings
+from assay.records.meta import read_meta
 
 PROVENANCE_MARK = "assay.provenance"
 """Metadata entry of a model whose weights are random: whoever measures it measures an example."""
 
 
 class Runner(Protocol):
-    """Runs one job on a lane, as `host.run_job` does."""
+    """Runs one job on a lane, as `local.run_job` does."""
 
-    def __call__(self, lane_name: str, job: Job, *, time_limit_s: float, memory_limit: int | None) -> host.Outcome:
+    def __call__(
+        self, lane_name: str, job: Job, *, time_limit_s: float, memory_limit: int | None
+    ) -> local.Outcome:
         """The outcome, whatever becomes of the job."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.errors import AssayError
-from assay.graph.lint.report import LintReport
+from assay.lint.report import LintReport
 
 
 @dataclass(frozen=True)

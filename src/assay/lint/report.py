@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from assay.graph.lint.matrix import Answer
-from assay.graph.lint.source import module_path
+from assay.lint.matrix import Answer
+from assay.lint.source import module_path
 
 
 @dataclass(slots=True)

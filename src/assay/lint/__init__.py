@@ -1,9 +1,9 @@
 """Lint: what an accelerator will refuse of a model, from measurements, without running it."""
 
-from assay.graph.lint.check import lint
-from assay.graph.lint.matrix import Answer, Matrix, for_lane, load, shipped
-from assay.graph.lint.report import Finding, LintReport, NodeReport, SubgraphReport
-from assay.graph.lint.signature import Signature, signature_of
+from assay.lint.check import lint
+from assay.lint.matrix import Answer, Matrix, for_lane, load, shipped
+from assay.lint.report import Finding, LintReport, NodeReport, SubgraphReport
+from assay.lint.signature import Signature, signature_of
 
 __all__ = [
     "Answer",

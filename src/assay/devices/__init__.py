@@ -1,0 +1,1 @@
+"""The places where lanes run, and how a job gets there and back."""

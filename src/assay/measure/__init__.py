@@ -1,0 +1,1 @@
+"""Measures models on lanes and devices, judges what comes out, and writes it down."""
