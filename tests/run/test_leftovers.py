@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from assay.scratch import Scratch
+from signals import start
 
 ASSAY = str(Path(sys.executable).parent / "assay")
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "assay"
@@ -82,7 +83,7 @@ def test_a_long_name_is_left_for_a_short_one(monkeypatch: pytest.MonkeyPatch, tm
 def begun(command: list[str], ready: Callable[[str], bool]) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
     """A command and its family, once one of its processes has a command line that is ready."""
     environment = os.environ | {"ASSAY_CACHE": str(CACHE)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    process = start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     end = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < end:
         family = psutil.Process(process.pid).children(recursive=True)
@@ -104,6 +105,16 @@ def ended(process: subprocess.Popen[str], family: list[psutil.Process], place: P
     _, alive = psutil.wait_procs(family, timeout=10)
     assert not [member for member in alive if member.status() != psutil.STATUS_ZOMBIE]
     assert not list(place.iterdir())
+
+
+def test_a_command_gets_the_signals_that_the_parent_of_the_tests_ignores():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = start(["sleep", "600"])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == -signal.SIGINT
 
 
 @pytest.mark.browser

@@ -12,6 +12,8 @@ import pytest
 import strangers
 from strangers import write
 
+from signals import start
+
 ASSAY = str(Path(sys.executable).parent / "assay")
 
 
@@ -178,7 +180,7 @@ def wait_for_children(process: subprocess.Popen[str]) -> list[psutil.Process]:
 def test_ctrl_c_leaves_whole_files(real_models: dict[str, Path], tmp_path: Path):
     command = [ASSAY, "run", str(real_models["hand_recrop"]), "--lane", "cpu_xnnpack", "--lane", "cpu_reference"]
     command += ["--runs", "100000", "--budget", "60", "--out", str(tmp_path / "o")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     wait_for_children(process)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
@@ -218,7 +220,7 @@ def test_a_lane_that_lacks_its_driver_names_the_fix(monkeypatch: pytest.MonkeyPa
 def test_being_told_to_end_ends_the_children_too(real_models: dict[str, Path], tmp_path: Path):
     command = [ASSAY, "run", str(real_models["hand_recrop"]), "--lane", "cpu_xnnpack", "--lane", "cpu_reference"]
     command += ["--runs", "100000", "--budget", "60", "--out", str(tmp_path / "o")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     family = wait_for_children(process)
     process.terminate()
     _, stderr = process.communicate(timeout=60)
