@@ -3,7 +3,7 @@
 
 PYTHON := .venv/bin/python
 RUN_EXTRAS := browser,catalog
-DEV_EXTRAS := browser,catalog,convert,dev
+DEV_EXTRAS := all,dev
 OUT ?= assay-out
 # Within five minutes on two cores and a GPU in software: short timing, and two of the six kinds of inputs.
 RUN_FLAGS ?= --threads 2 --runs 20 --warmup 0 --budget 0.3 --input-kind uniform --input-kind large

@@ -1,6 +1,6 @@
 """SAM 2.1 on the CPU: the converted models beside PyTorch eager and ONNX Runtime, same weights, one run.
 
-    pip install 'assay[convert,bench]'
+    pip install 'litert-assay[convert,bench]'
     python benchmarks/sam2_cpu.py --runs 15
     python benchmarks/sam2_cpu.py --model decoder --decoder decoder.tflite --checkpoint sam2.1_hiera_tiny.pt
 

@@ -44,6 +44,6 @@ if [ ! -x .venv/bin/python ]; then
     python=$(find_python)
     "$python" -m venv .venv 2>/dev/null || { rm -rf .venv; apt_install python3-venv; "$python" -m venv .venv; }
 fi
-echo "setup: installing assay[$extras] into .venv" >&2
+echo "setup: installing litert-assay[$extras] into .venv" >&2
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$extras]"
 touch "$stamp"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.catalog.scan import UNREAD, Folder, Item, digest_of, is_racy, scan
+from assay.distribution import install
 from assay.errors import AssayError
 from assay.records.layout import private_folder
 
@@ -121,7 +122,7 @@ def open_catalog(
 
 def _need_duckdb() -> None:
     if importlib.util.find_spec("duckdb") is None:
-        raise AssayError("queries need DuckDB", fix="pip install 'assay[catalog]'")
+        raise AssayError("queries need DuckDB", fix=install("catalog"))
 
 
 def _scan_and_load(root: Path) -> list[Folder]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.convert.extra import require
 from assay.convert.quantize import PRECISIONS, quantize
 from assay.convert.quiet import kept_quiet
+from assay.distribution import need
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def convert(
     from assay.convert import recipe as recipes
     from assay.convert.verify import verify
 
-    require("torch", "litert_torch", "ai_edge_quantizer", "ai_edge_litert")
+    need("torch", "litert_torch", "ai_edge_quantizer", "ai_edge_litert", extra="convert")
     if out.suffix != ".tflite":
         raise AssayError(f"{out} does not end in .tflite", fix="name the file to write, for example model.tflite")
     if precision not in PRECISIONS:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.distribution import install
 from assay.errors import AssayError
 from assay.numerics.user_inputs import InputSet, read_arrays
 
@@ -138,7 +139,7 @@ def _from_torch(source: str, sets: Sequence[InputSet]) -> list[list[NDArray[Any]
     try:
         import torch
     except ImportError as error:
-        raise AssayError("a PyTorch source needs torch", fix="pip install 'assay[convert]'") from error
+        raise AssayError("a PyTorch source needs torch", fix=install("convert")) from error
     function = _load_function(source)
     try:
         model: Any = function()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.distribution import install
 from assay.errors import AssayError
 from assay.numerics.inputs import MAX_INPUT_BYTES, numpy_dtype
 
@@ -189,7 +190,7 @@ def _pixels(path: Path, height: int, width: int, channels: int) -> NDArray[np.ui
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
-        raise AssayError("images need pillow", fix="pip install 'assay[images]'") from error
+        raise AssayError("images need pillow", fix=install("images")) from error
     try:
         with Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.convert.extra import require
+from assay.distribution import need
 from assay.errors import AssayError
 from assay.records.files import write_atomic
 
@@ -30,7 +30,7 @@ def read_image(path: Path) -> Pixels:
     Raises:
         AssayError: The file is missing, no image, or over 100 megapixels.
     """
-    require("PIL", extra="images")
+    need("PIL", extra="images")
     from PIL import Image
 
     try:

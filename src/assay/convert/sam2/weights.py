@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.convert.extra import require
+from assay.distribution import need
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def load(checkpoint: Path | None, seed: int | None, image_size: int = 1024) -> S
     Raises:
         AssayError: The checkpoint cannot be read, or is not of SAM 2.1 Hiera-tiny.
     """
-    require("torch", "transformers", "safetensors")
+    need("torch", "transformers", "safetensors", extra="convert")
     config = configuration(image_size)
     if checkpoint is None:
         return random_model(config, 0 if seed is None else seed)
