@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from fetch_models import DEFAULT_CACHE, fetch
 
 from assay import graph
-from assay.diagnose.engine import Settings, diagnose
-from assay.diagnose.pieces import Anatomy
+from assay.diagnosis.engine import Settings, diagnose
+from assay.diagnosis.pieces import Anatomy
 from assay.errors import AssayError
 
 LANE = "assay.lanes.fault:FaultLane"

@@ -164,7 +164,7 @@ def _convert(folder: Path) -> None:
     from torch import nn
     from torch.nn import functional as F
 
-    from assay.convert.quantize import quantize
+    from assay.conversion.quantize import quantize
 
     class Attention(nn.Module):
         def __init__(self, width: int = 32, heads: int = 4) -> None:

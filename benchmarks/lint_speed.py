@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import lint_models
-from assay.lint.matrix import Matrix, for_lane, load
+from assay.linting.matrix import Matrix, for_lane, load
 
 CACHE = lint_models.CACHE
 PEER = "edge-compat==0.1.0"
@@ -50,8 +50,8 @@ _OURS = """
 import sys
 from pathlib import Path
 from assay.graph import read
-from assay.lint import lint, load
-import assay.lint.check, numpy
+from assay.linting import lint, load
+import assay.linting.check, numpy
 matrix = load(Path(sys.argv[3]))
 def once():
     return lint(Path(sys.argv[1]), matrix).total

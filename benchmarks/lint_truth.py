@@ -20,8 +20,8 @@ from pathlib import Path
 
 import lint_models
 from assay.lanes import registry
-from assay.lint import LintReport, lint
-from assay.lint.matrix import for_lane, load
+from assay.linting import LintReport, lint
+from assay.linting.matrix import for_lane, load
 
 _LOAD = """
 import sys

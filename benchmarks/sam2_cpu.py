@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.convert.pipeline import rewritten, to_tflite
-from assay.convert.quiet import kept_quiet
-from assay.convert.recipe import Plan, find
-from assay.convert.verify import run_module
+from assay.conversion.pipeline import rewritten, to_tflite
+from assay.conversion.quiet import kept_quiet
+from assay.conversion.recipe import Plan, find
+from assay.conversion.verify import run_module
 
 RECIPES = {"decoder": "sam2.1-hiera-tiny-mask-decoder", "encoder": "sam2.1-hiera-tiny-image-encoder"}
 Outputs = dict[str, np.ndarray[Any, Any]]

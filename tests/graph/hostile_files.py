@@ -10,7 +10,7 @@ from assay.graph import Buffer, GraphError, Model, cut, read, summarize, tap, wr
 from assay.graph.encoder import Encoder
 from assay.graph.facts import to_json
 from assay.graph.schema import TABLES, UNIONS
-from assay.lint import lint
+from assay.linting import lint
 from assay.report.graph_html import render_graph
 
 #: Numbers that off-by-one errors, signs and overflows are made of.

@@ -178,7 +178,7 @@ print(len(model.subgraphs[0].nodes))
 
 
 def test_a_model_that_was_read_can_be_changed(real_models: dict[str, Path]) -> None:
-    from assay.lint import lint
+    from assay.linting import lint
 
     model = read(real_models["face_landmark"])
     graph = model.subgraphs[0]

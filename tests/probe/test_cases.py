@@ -101,7 +101,7 @@ def test_the_grid_covers_the_builtin_ops_with_distinct_cases():
 
 
 def test_signature_in_the_probe_is_that_of_the_file():
-    from assay.lint.signature import signature_of
+    from assay.linting.signature import signature_of
 
     finished, data, _ = complete(CONV)
     model = read(data)

@@ -9,7 +9,7 @@ import pytest
 from assay.errors import AssayError
 from assay.graph import GraphBuilder, save
 from assay.lanes import registry
-from assay.lint import lint, load
+from assay.linting import lint, load
 from assay.probe import probe
 from assay.probe.cases import Case, Operand, Result
 from assay.probe.outcome import Outcome

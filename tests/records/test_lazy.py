@@ -19,7 +19,7 @@ def test_every_name_loads(package: str) -> None:
 
 def test_nothing_heavy_loads_before_a_name_is_used() -> None:
     code = (
-        "import sys, assay.records, assay.catalog, assay.convert\n"
+        "import sys, assay.records, assay.catalog, assay.conversion\n"
         "heavy = {'pydantic', 'duckdb', 'numpy', 'torch', 'rich', 'ai_edge_litert'} & sys.modules.keys()\n"
         "print(sorted(heavy)); assay.records.dumps; print('pydantic' in sys.modules)"
     )

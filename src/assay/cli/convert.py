@@ -9,8 +9,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.convert import Conversion
-    from assay.convert.verify import Checked
+    from assay.conversion import Conversion
+    from assay.conversion.verify import Checked
 
 app = typer.Typer(add_completion=False)
 
@@ -62,7 +62,7 @@ def convert(
 
     Every output is compared with PyTorch's on three sets of inputs; a model that differs is not written.
     Beside MODEL.tflite goes MODEL.meta.yaml with the command, the versions, sha256 and size: give it to
-    `assay run --meta`. A function of yours returns (module, example inputs), or an assay.convert.Plan.
+    `assay run --meta`. A function of yours returns (module, example inputs), or an assay.conversion.Plan.
 
     Exit code: 0 written, 1 the converted model differs from PyTorch, 2 something is missing or cannot convert.
     """
@@ -71,8 +71,8 @@ def convert(
     from rich.console import Console
 
     from assay.cli._output import err, print_json
-    from assay.convert import ConversionDiffers
-    from assay.convert.pipeline import convert as run
+    from assay.conversion import ConversionDiffers
+    from assay.conversion.pipeline import convert as run
 
     # The converter's own output is kept off descriptor 2 while it works; ours goes to a copy of it.
     with os.fdopen(os.dup(2), "w") as copy:

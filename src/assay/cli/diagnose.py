@@ -85,8 +85,8 @@ def diagnose(
     from assay.catalog import add_pitfall, build_card
     from assay.cli._output import err, print_json
     from assay.cli._output import out as stdout
-    from assay.diagnose import engine, text
-    from assay.diagnose.subject import load_outputs, load_sets
+    from assay.diagnosis import engine, text
+    from assay.diagnosis.subject import load_outputs, load_sets
     from assay.lanes import registry
     from assay.models.artifact import check_id, model_ids
 

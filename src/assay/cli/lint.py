@@ -43,9 +43,9 @@ def lint(
     Exit code: 0; 1 if a --fail-on condition holds; 2 if the model or an option is not usable.
     """
     from assay.cli._output import out, print_json
-    from assay.lint import lint as lint_model
-    from assay.lint.gate import Gate
-    from assay.lint.matrix import for_lane, joined, load
+    from assay.linting import lint as lint_model
+    from assay.linting.gate import Gate
+    from assay.linting.matrix import for_lane, joined, load
 
     gate = Gate.parse(fail_on or [], allow_unknown=allow_unknown)
     chosen = for_lane(lane)

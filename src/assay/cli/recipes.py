@@ -18,8 +18,8 @@ def recipes(
     from rich.table import Table
 
     from assay.cli._output import out, print_json
-    from assay.convert.recipes import RECIPES
-    from assay.convert.rewrites import REWRITES
+    from assay.conversion.recipes import RECIPES
+    from assay.conversion.rewrites import REWRITES
 
     if as_json:
         print_json(

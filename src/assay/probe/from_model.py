@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.lint.signature import Signatures, folded_halves
+from assay.linting.signature import Signatures, folded_halves
 from assay.probe.cases import Case, Operand, Result
 
 if TYPE_CHECKING:
     from assay.graph import Model, Tensor
-    from assay.lint.matrix import Matrix
+    from assay.linting.matrix import Matrix
 
 #: Constants of whole numbers up to this many elements are parameters of the op (axes, sizes, indices): kept as
 #: they are. Others are weights, whose values do not matter to whether a node is taken.

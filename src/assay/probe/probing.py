@@ -87,7 +87,7 @@ def probe(
 def _cases(lane_name: str, ops: Sequence[str], models: Sequence[Path]) -> Iterable[Any]:
     if models:
         from assay.graph import read
-        from assay.lint.matrix import for_lane
+        from assay.linting.matrix import for_lane
         from assay.probe.from_model import cases_of
 
         for path in models:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.lint.matrix import OpMatrix, file_name
+from assay.linting.matrix import OpMatrix, file_name
 from assay.probe.outcome import Outcome
 from assay.records.files import write_atomic
 

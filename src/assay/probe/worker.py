@@ -28,7 +28,7 @@ import numpy as np
 
 from assay.evidence import litert_log
 from assay.graph.writer import write
-from assay.lint.signature import signature_of
+from assay.linting.signature import signature_of
 from assay.probe.behaviour import experiments, wide_layers
 from assay.probe.cases import Array, Case, Result, build, probed
 from assay.probe.native import Attempt, NativeSession, without_names

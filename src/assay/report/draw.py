@@ -52,7 +52,7 @@ class _Colours:
 
 def _predicted(model: Model, subgraph: int, lane: str) -> _Colours:
     """What lint predicts for the nodes of a subgraph on a lane."""
-    from assay.lint import for_lane, lint
+    from assay.linting import for_lane, lint
 
     report = lint(model, for_lane(lane))
     colours = _Colours(note=f"predicted for {report.lane}, runtime {report.runtime_version}, by assay lint")

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from assay.lint import Finding, LintReport, SubgraphReport
+    from assay.linting import Finding, LintReport, SubgraphReport
 
 _COLOURS = {"error": "red", "fallback": "red", "unknown": "yellow", "warning": "yellow"}
 _STATUS = {

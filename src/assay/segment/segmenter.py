@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay import graph
-from assay.convert.sam2.prompt import PromptEncoder
+from assay.conversion.sam2.prompt import PromptEncoder
 from assay.devices import local
 from assay.errors import AssayError
 from assay.lanes import registry

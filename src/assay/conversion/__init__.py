@@ -1,0 +1,42 @@
+"""Recipes from PyTorch to .tflite, with the rewrites that keep a graph on the accelerator.
+
+    from pathlib import Path
+    from assay.conversion import convert
+
+    weights = Path("sam2.1_hiera_tiny.pt")
+    made = convert("sam2.1-hiera-tiny-mask-decoder", Path("decoder.tflite"), checkpoint=weights)
+    print(made.nodes, made.checks[0].scores)
+
+PyTorch and the converter come with the `convert` extra and are imported only when something is converted.
+"""
+
+from typing import TYPE_CHECKING
+
+from assay.lazy import lazy
+
+if TYPE_CHECKING:
+    from assay.conversion.pipeline import Conversion, convert
+    from assay.conversion.recipe import ModelFacts, Plan, Recipe, Request
+    from assay.conversion.verify import ConversionDiffers
+    from assay.segment.segmenter import Segmenter
+
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "pipeline": ("Conversion", "convert"),
+        "recipe": ("ModelFacts", "Plan", "Recipe", "Request"),
+        "sam2.segment": ("Segmenter",),
+        "verify": ("ConversionDiffers",),
+    },
+)
+
+__all__ = [
+    "Conversion",
+    "ConversionDiffers",
+    "ModelFacts",
+    "Plan",
+    "Recipe",
+    "Request",
+    "Segmenter",
+    "convert",
+]

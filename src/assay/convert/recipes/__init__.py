@@ -1,8 +1,0 @@
-"""Recipes: conversions by name. A recipe is a short module that holds one `Recipe`."""
-
-from assay.convert.recipe import Recipe
-from assay.convert.recipes import sam2_image_encoder, sam2_mask_decoder
-
-RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe for recipe in (sam2_mask_decoder.RECIPE, sam2_image_encoder.RECIPE)
-}

@@ -1,4 +1,0 @@
-"""Which op or subgraph a lane gets wrong, and the smallest file that shows it.
-
-`assay.diagnose.engine.diagnose(path, lane, settings)` is what `assay diagnose` calls.
-"""
