@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     from assay.conversion.pipeline import Conversion, convert
     from assay.conversion.recipe import ModelFacts, Plan, Recipe, Request
     from assay.conversion.verify import ConversionDiffers
-    from assay.segment.segmenter import Segmenter
 
 __getattr__, __dir__ = lazy(
     __name__,
     {
         "pipeline": ("Conversion", "convert"),
         "recipe": ("ModelFacts", "Plan", "Recipe", "Request"),
-        "sam2.segment": ("Segmenter",),
         "verify": ("ConversionDiffers",),
     },
 )
@@ -37,6 +35,5 @@ __all__ = [
     "Plan",
     "Recipe",
     "Request",
-    "Segmenter",
     "convert",
 ]

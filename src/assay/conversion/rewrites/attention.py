@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from ._graph import VIEWS, Builder, arguments, aten, calls, clean, replace, shape
-from ._graph import value as constant_of
+from assay.conversion.rewrites._graph import VIEWS, Builder, arguments, aten, calls, clean, replace, shape
+from assay.conversion.rewrites._graph import value as constant_of
 
 _MOVES = VIEWS | {aten.permute.default, aten.transpose.int}
 

@@ -8,7 +8,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from ._graph import VIEWS, Builder, aten, clean, replace, value
+from assay.conversion.rewrites._graph import VIEWS, Builder, aten, clean, replace, value
 
 _FACTORIES = frozenset(
     {

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ._graph import Builder, arguments, aten, calls, clean, replace, shape, value
+from assay.conversion.rewrites._graph import Builder, arguments, aten, calls, clean, replace, shape, value
 
 
 def conv_transpose_zero_stuffed(graph: fx.GraphModule) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from ._graph import Builder, aten, calls, clean, replace, shape
+from assay.conversion.rewrites._graph import Builder, aten, calls, clean, replace, shape
 
 _RESIZES = (
     aten.upsample_bicubic2d.vec,

@@ -6,7 +6,7 @@ import math
 
 from torch import fx
 
-from ._graph import Builder, arguments, aten, calls, clean, replace, shape
+from assay.conversion.rewrites._graph import Builder, arguments, aten, calls, clean, replace, shape
 
 
 def layer_norm_prescaled(graph: fx.GraphModule) -> int:

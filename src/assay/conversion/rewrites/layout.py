@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import fx
 
-from ._graph import VIEWS, Builder, aten, calls, clean, order_of, replace, shape
+from assay.conversion.rewrites._graph import VIEWS, Builder, aten, calls, clean, order_of, replace, shape
 
 
 def channels_last(graph: fx.GraphModule) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import fx
 
-from ._graph import Builder, arguments, aten, calls, clean, replace, shape
+from assay.conversion.rewrites._graph import Builder, arguments, aten, calls, clean, replace, shape
 
 
 def mean_cascade(graph: fx.GraphModule) -> int:

@@ -7,7 +7,18 @@ from typing import Any
 
 from torch import fx
 
-from ._graph import VIEWS, Builder, arguments, aten, calls, clean, dim_of, replace, shape, value
+from assay.conversion.rewrites._graph import (
+    VIEWS,
+    Builder,
+    arguments,
+    aten,
+    calls,
+    clean,
+    dim_of,
+    replace,
+    shape,
+    value,
+)
 
 _UNARY = frozenset(
     {

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx
 
-from ._graph import (
+from assay.conversion.rewrites._graph import (
     COPIES,
     VIEWS,
     Builder,
