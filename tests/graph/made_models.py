@@ -3,7 +3,7 @@
 import numpy as np
 
 from assay.graph import GraphBuilder, Metadata, Model, Quantization, Tensor
-from assay.graph.model import Buffer
+from assay.graph.parts import Buffer
 
 
 def conv(external: bool = False) -> Model:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from assay.graph import GraphBuilder, Model, save
-from assay.graph.model import Buffer, Metadata, Quantization
+from assay.graph.parts import Buffer, Metadata, Quantization
 
 RNG = np.random.default_rng(3)
 

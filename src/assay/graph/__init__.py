@@ -4,18 +4,8 @@ from typing import TYPE_CHECKING
 
 from assay.graph.build import GraphBuilder
 from assay.graph.errors import GraphError
-from assay.graph.model import (
-    Buffer,
-    Metadata,
-    Model,
-    Node,
-    OpCode,
-    Quantization,
-    Signature,
-    SignatureTensor,
-    Subgraph,
-    Tensor,
-)
+from assay.graph.model import Model, Subgraph
+from assay.graph.parts import Buffer, Metadata, Node, OpCode, Quantization, Signature, SignatureTensor, Tensor
 from assay.graph.reader import read
 from assay.graph.writer import save, write
 from assay.lazy import lazy

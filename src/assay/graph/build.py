@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from assay.graph.check import check
 from assay.graph.errors import GraphError
 from assay.graph.flatbuffer import Corrupt
-from assay.graph.model import Buffer, Model, Node, Quantization, Signature, SignatureTensor, Subgraph, Tensor
+from assay.graph.model import Model, Subgraph
+from assay.graph.parts import Buffer, Node, Quantization, Signature, SignatureTensor, Tensor
 from assay.graph.reader import default_signature
 from assay.graph.schema import options_type
 

@@ -11,7 +11,8 @@ import numpy as np
 from assay.graph.build import GraphBuilder
 from assay.graph.check import CALLS, called_subgraphs
 from assay.graph.errors import GraphError
-from assay.graph.model import Buffer, Metadata, Model, SignatureTensor, Subgraph, Tensor
+from assay.graph.model import Model, Subgraph
+from assay.graph.parts import Buffer, Metadata, SignatureTensor, Tensor
 from assay.graph.reader import default_signature
 
 #: Values of these types stand for state inside of the runtime, so that they cannot be fed from outside.

@@ -9,7 +9,8 @@ from math import prod
 from typing import Any
 
 from assay.graph.check import called_subgraphs
-from assay.graph.model import Model, Node, OpCode, Signature, Subgraph, Tensor
+from assay.graph.model import Model, Subgraph
+from assay.graph.parts import Node, OpCode, Signature, Tensor
 
 _MOST_SCALES = 256
 #: What passes this comes from shapes that no runtime allocates.

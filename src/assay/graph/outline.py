@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.graph.columns import Positions, Ragged
+from assay.graph.parts import Node, OpCode, Tensor
 from assay.graph.schema import DTYPE_BITS
-
-if TYPE_CHECKING:
-    from assay.graph.model import Model, OpCode, Subgraph
 
 Flags = NDArray[np.bool_]
 
@@ -67,15 +65,19 @@ class Outline:
     constant_bytes: Callable[[int], memoryview | bytes]
 
     @classmethod
-    def of(cls, model: Model, subgraph: Subgraph) -> Outline:
+    def of(
+        cls,
+        tensors: Sequence[Tensor],
+        nodes: Sequence[Node],
+        inputs: list[int],
+        outputs: list[int],
+        constant_bytes: Callable[[Tensor], memoryview | bytes],
+    ) -> Outline:
         """The outline of a subgraph that was built or may have been changed since it was read.
 
         Raises:
             Corrupt: An index or a size in it is absurd.
         """
-        from assay.graph.model import OpCode
-
-        tensors, nodes = subgraph.tensors, subgraph.nodes
         ops: dict[OpCode, int] = {}
         options: dict[str, int] = {}
         distinct: list[dict[str, Any]] = []
@@ -106,10 +108,10 @@ class Outline:
             options=distinct,
             option_ids=option_ids,
             custom={node.index: bytes(node.custom_options) for node in nodes if node.custom_options},
-            inputs=subgraph.inputs,
-            outputs=subgraph.outputs,
+            inputs=inputs,
+            outputs=outputs,
             name=lambda index: tensors[index].name,
-            constant_bytes=lambda index: model.constant_bytes(tensors[index]),
+            constant_bytes=lambda index: constant_bytes(tensors[index]),
         )
 
     @cached_property

@@ -16,19 +16,9 @@ from assay.graph.check import check
 from assay.graph.columns import Array, Rows, first
 from assay.graph.errors import GraphError
 from assay.graph.flatbuffer import Corrupt, Decoder, text_of
-from assay.graph.model import (
-    Buffer,
-    Metadata,
-    Model,
-    Node,
-    OpCode,
-    Quantization,
-    Signature,
-    SignatureTensor,
-    Subgraph,
-    Tensor,
-)
+from assay.graph.model import Model, Subgraph
 from assay.graph.outline import Outline
+from assay.graph.parts import Buffer, Metadata, Node, OpCode, Quantization, Signature, SignatureTensor, Tensor
 from assay.graph.schema import DTYPES, ENUMS, UNIONS, op_name
 
 _CUSTOM = ENUMS["BuiltinOperator"]["CUSTOM"]

@@ -6,15 +6,14 @@ in `traversal_order`; each level is either dense, or compressed with segments an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from assay.graph.errors import GraphError
-
-if TYPE_CHECKING:
-    from assay.graph.model import Tensor
-
+from assay.graph.parts import Tensor
+from assay.graph.schema import DTYPE_BITS
+from assay.graph.values import elements
 
 #: A few stored values may claim a shape that no memory holds.
 MAX_DENSE = 1 << 33
@@ -26,9 +25,6 @@ def densify(tensor: Tensor, data: memoryview | bytes) -> np.ndarray[Any, Any]:
     Raises:
         GraphError: The sparsity parameters do not fit the shape or the buffer.
     """
-    from assay.graph.schema import DTYPE_BITS
-    from assay.graph.values import elements
-
     label = f"tensor {tensor.index} ({tensor.name!r})"
     if (tensor.nbytes or 0) > MAX_DENSE:
         raise GraphError(f"{label} would have {tensor.nbytes:,} bytes as a dense tensor")

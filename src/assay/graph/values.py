@@ -1,40 +1,16 @@
-"""The values of constant tensors, from and to the bytes of a buffer."""
+"""Values from and to the bytes of a buffer; `Model.data` reads a constant tensor with them."""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from assay.graph.errors import GraphError
 from assay.graph.schema import DTYPE_BITS
 
-if TYPE_CHECKING:
-    from assay.graph.model import Model, Tensor
-
 _PACKED = {"int4": (4, True), "uint4": (4, False), "int2": (2, True)}
-
-
-def decode(model: Model, tensor: Tensor) -> np.ndarray[Any, Any]:
-    """The values of a constant tensor; see `Model.data`."""
-    label = f"tensor {tensor.index} ({tensor.name!r})"
-    if not tensor.is_constant:
-        raise GraphError(f"{label} is not a constant")
-    if tensor.external_buffer:
-        raise GraphError(f"{label} has its values in another file, which is not read")
-    data = model.buffers[tensor.buffer].data
-    if tensor.dtype == "string":
-        return _strings(data, label).reshape(tensor.shape)
-    if tensor.dtype not in DTYPE_BITS:
-        raise GraphError(f"{label} has the type {tensor.dtype}, whose values cannot be read")
-    if tensor.sparsity is not None:
-        from assay.graph.sparse import densify
-
-        return densify(tensor, data)
-    if len(data) != tensor.nbytes:
-        raise GraphError(f"{label} needs {tensor.nbytes:,} bytes and its buffer has {len(data):,}")
-    return elements(data, tensor.dtype, tensor.elements).reshape(tensor.shape)
 
 
 def elements(data: memoryview | bytes, dtype: str, count: int) -> np.ndarray[Any, Any]:
@@ -53,7 +29,7 @@ def elements(data: memoryview | bytes, dtype: str, count: int) -> np.ndarray[Any
 
 
 def encode(values: np.ndarray[Any, Any], dtype: str) -> bytes:
-    """The bytes of a buffer for values of a type: the way back from `decode` (not for sparse tensors).
+    """The bytes of a buffer for values of a type: the way back from `Model.data` (not for sparse tensors).
 
     Raises:
         GraphError: Values of this type cannot be written.
@@ -105,7 +81,7 @@ def _float8(codes: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
     return table.astype(np.float32)[codes]
 
 
-def _strings(data: memoryview | bytes, label: str) -> np.ndarray[Any, Any]:
+def strings(data: memoryview | bytes, label: str) -> np.ndarray[Any, Any]:
     """A string tensor: the count, count + 1 offsets from the start, and the bytes."""
     count = struct.unpack_from("<i", data)[0] if len(data) >= 4 else -1
     if count < 0 or 4 * (count + 2) > len(data):

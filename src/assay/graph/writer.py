@@ -11,7 +11,8 @@ from assay.graph.check import check
 from assay.graph.encoder import MAX_FLATBUFFER, Encoder, Late, Outside
 from assay.graph.errors import GraphError
 from assay.graph.flatbuffer import Corrupt
-from assay.graph.model import Buffer, Model, Node, OpCode, Quantization, Signature, Subgraph, Tensor
+from assay.graph.model import Model, Subgraph
+from assay.graph.parts import Buffer, Node, OpCode, Quantization, Signature, Tensor
 from assay.graph.schema import DTYPE_CODES, OPS, UNIONS, op_number
 from assay.records.files import write_atomic
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from assay.graph.build import GraphBuilder
-from assay.graph.model import Buffer, Model, Node, Subgraph, Tensor
+from assay.graph.model import Model, Subgraph
+from assay.graph.parts import Buffer, Node, Tensor
 
 #: An op that the lanes here refuse and that keeps its input's shape; each lane's own refusals confirm it.
 _REFUSED = "ZEROS_LIKE"

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.graph.model import Buffer, Model, Node, Quantization, Subgraph, Tensor
+from assay.graph.model import Model, Subgraph
+from assay.graph.parts import Buffer, Node, Quantization, Tensor
 from assay.graph.schema import options_type
 
 Array = np.ndarray[Any, np.dtype[Any]]

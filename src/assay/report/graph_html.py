@@ -12,7 +12,8 @@ from string import Template
 from typing import Any
 
 from assay.graph.errors import GraphError
-from assay.graph.model import Model, Node, Subgraph, Tensor
+from assay.graph.model import Model, Subgraph
+from assay.graph.parts import Node, Tensor
 from assay.report.graph_layout import Point, layout
 
 #: Status -> what the legend says. The colours are in the template; each also has a mark of its own.

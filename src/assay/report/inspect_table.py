@@ -11,7 +11,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from assay.graph.facts import Summary
-    from assay.graph.model import Model, SignatureTensor, Tensor
+    from assay.graph.model import Model
+    from assay.graph.parts import SignatureTensor, Tensor
 
 
 def show(name: str, summary: Summary, console: Console) -> None:
