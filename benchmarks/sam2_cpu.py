@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from assay.conversion.find import find
 from assay.conversion.pipeline import rewritten, to_tflite
 from assay.conversion.quiet import kept_quiet
-from assay.conversion.recipe import Plan, find
+from assay.conversion.recipe import Plan
 from assay.conversion.verify import run_module
 
 RECIPES = {"decoder": "sam2.1-hiera-tiny-mask-decoder", "encoder": "sam2.1-hiera-tiny-image-encoder"}

@@ -1,3 +1,5 @@
 """Assay: does a LiteRT model load, run, stay on the accelerator and give the right numbers? Measured."""
 
-__version__ = "0.1.0"
+from assay.version import __version__
+
+__all__ = ["__version__"]

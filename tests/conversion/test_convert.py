@@ -21,8 +21,8 @@ import yaml  # noqa: E402
 
 from assay import graph  # noqa: E402
 from assay.conversion import ConversionDiffers, ModelFacts, Plan, Recipe, convert  # noqa: E402
+from assay.conversion.find import find  # noqa: E402
 from assay.conversion.pipeline import rewritten, to_tflite  # noqa: E402
-from assay.conversion.recipe import find  # noqa: E402
 from assay.conversion.verify import verify  # noqa: E402
 
 USERS = """

@@ -12,8 +12,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from assay import __version__
 from assay.errors import AssayError
+from assay.version import __version__
 
 #: verb -> (module under assay.cli, one line of help). The order is the order of the help page.
 VERBS: dict[str, tuple[str, str]] = {

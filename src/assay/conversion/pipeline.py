@@ -145,7 +145,8 @@ def convert(
         ConversionDiffers: An output is too far from PyTorch's.
         AssayError: Something is missing or cannot be converted.
     """
-    from assay.conversion import recipe as recipes
+    from assay.conversion.find import find
+    from assay.conversion.recipe import Request
     from assay.conversion.verify import verify
 
     need("torch", "litert_torch", "ai_edge_quantizer", "ai_edge_litert", extra="convert")
@@ -153,12 +154,12 @@ def convert(
         raise AssayError(f"{out} does not end in .tflite", fix="name the file to write, for example model.tflite")
     if precision not in PRECISIONS:
         raise AssayError(f"precision {precision!r} is unknown", fix=f"choose from: {', '.join(PRECISIONS)}")
-    chosen = recipes.find(recipe) if isinstance(recipe, str) else recipe
+    chosen = find(recipe) if isinstance(recipe, str) else recipe
     clock = _Clock(notify)
     users_own = ".py:" in chosen.name
     if users_own and checkpoint is None and seed is None:
         # The function may well bring its own weights; those are not ours to call random.
-        request = recipes.Request(None, None, "default", {})
+        request = Request(None, None, "default", {})
     else:
         request = chosen.request(checkpoint, seed, variant, options or {})
     with clock.stage("load"), _explained("the model cannot be loaded", quiet=not users_own):
@@ -356,7 +357,7 @@ def _write(out: Path, data: bytes, plan: Plan, precision: str, command: Sequence
 
 
 def _versions() -> str:
-    from assay import __version__
+    from assay.version import __version__
 
     found = [f"assay {__version__}"]
     for tool in _TOOLS:

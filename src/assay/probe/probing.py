@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay import __version__
 from assay.errors import AssayError
 from assay.lanes import registry
 from assay.probe import grid
 from assay.probe.run import Progress, run_cases
 from assay.probe.store import write_matrix
+from assay.version import __version__
 
 #: Lane -> module of the child process that tries cases on it.
 WORKERS = {"gpu_mldrift": "assay.probe.worker", "webgpu_mldrift": "assay.probe.browser"}
