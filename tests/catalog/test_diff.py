@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay import records
-from assay.catalog.difference import Limits, diff, ratio_interval
+from assay.catalog.difference import ChangeThresholds, diff, ratio_interval
 from assay.errors import AssayError
 from record_data import device_entry
 
@@ -89,7 +89,8 @@ def test_cells_gained_and_lost(tmp_path: Path) -> None:
     assert [cell["accelerator"] for cell in result.gained] == ["gpu_mldrift"]
     assert [cell["accelerator"] for cell in result.lost] == ["npu_qnn"]
     assert result.regressions == []
-    assert len(diff("2.2.0", "2.3.0", root=tmp_path, limits=Limits(fail_on_lost=True)).regressions) == 1
+    strict = ChangeThresholds(fail_on_lost=True)
+    assert len(diff("2.2.0", "2.3.0", root=tmp_path, thresholds=strict).regressions) == 1
 
 
 def test_dates_compare_what_was_known_then(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_devices_and_folders(tmp_path: Path) -> None:
     assert result.changed[0].speeds[0].ratio == pytest.approx(3)
     sides = str(tmp_path / "a"), str(tmp_path / "b")
     assert (len(diff(*sides, root=tmp_path).gained), len(diff(*sides, root=tmp_path).lost)) == (1, 2)
-    assert diff(*sides, root=tmp_path, limits=Limits(across_files=True)).same == 1
+    assert diff(*sides, root=tmp_path, thresholds=ChangeThresholds(across_files=True)).same == 1
 
 
 def test_language_models_are_compared_by_their_speeds(tmp_path: Path) -> None:

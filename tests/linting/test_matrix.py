@@ -6,7 +6,7 @@ import pytest
 
 from assay.errors import AssayError
 from assay.linting.matrix import OpMatrix, joined, load
-from assay.linting.signature import Signature
+from assay.linting.signature import NodeSignature
 
 
 def op_matrix(**by_status: list[str]) -> OpMatrix:
@@ -29,7 +29,7 @@ def sig(rank: int = 4, version: int = 1, dtype: str = "float32", **traits: str) 
 
 
 def ask(matrix: OpMatrix, text: str):
-    return matrix.answer(Signature.parse("POOL", text))
+    return matrix.answer(NodeSignature.parse("POOL", text))
 
 
 def test_measured_is_measured():

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.graph import GraphBuilder, read, write
-from assay.linting.signature import Signature, signature_of
+from assay.linting.signature import NodeSignature, signature_of
 from assay.linting.traits import pattern
 
 
-def signature(graph: GraphBuilder, node: int = -1) -> Signature:
+def signature(graph: GraphBuilder, node: int = -1) -> NodeSignature:
     model = graph.model
     subgraph = model.subgraphs[0]
     return signature_of(model, subgraph, subgraph.nodes[node])
@@ -62,7 +62,7 @@ def test_the_signature_of_a_built_graph_is_that_of_its_file():
 
 def test_text_form_round_trips():
     one = signature(conv())
-    assert Signature.parse("CONV_2D", str(one)) == one
+    assert NodeSignature.parse("CONV_2D", str(one)) == one
 
 
 def test_axes_are_counted_from_the_front():

@@ -15,7 +15,7 @@ from assay.records.rows import card_rows
 
 
 @dataclass(frozen=True)
-class Finding:
+class CardFinding:
     """One place where a card is not what its records make.
 
     Attributes:
@@ -44,7 +44,7 @@ class CheckResult:
     """
 
     model_id: str
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[CardFinding] = field(default_factory=list[CardFinding])
     notes: list[str] = field(default_factory=list[str])
 
 
@@ -71,7 +71,7 @@ def check_card(root: Path, model_id: str) -> CheckResult:
     try:
         card = cards.read_card(path)
     except DocumentError as error:
-        result.findings.append(Finding(path, "", "", "", str(error)))
+        result.findings.append(CardFinding(path, "", "", "", str(error)))
         return result
     if card.model.id != model_id:
         result.findings.append(_difference(path, "$.model.id", card.model.id, model_id))
@@ -102,7 +102,7 @@ def check_cards(root: Path, model_ids: Iterable[str]) -> Iterator[CheckResult]:
             yield check_card(root, model_id)
         except AssayError as error:
             path = root / CARDS / model_id / cards.CARD_JSON
-            yield CheckResult(model_id, [Finding(path, "", "", "", str(error))])
+            yield CheckResult(model_id, [CardFinding(path, "", "", "", str(error))])
 
 
 def _check_sources(result: CheckResult, root: Path, path: Path, missing: list[str], sources: list[str]) -> None:
@@ -111,7 +111,7 @@ def _check_sources(result: CheckResult, root: Path, path: Path, missing: list[st
     if any((root / source).is_file() for source in sources):
         for cell in missing:
             text = f"{path}: no record gives this cell: {cell}"
-            result.findings.append(Finding(path, "", cell, "", text))
+            result.findings.append(CardFinding(path, "", cell, "", text))
     else:
         result.notes.append(
             f"{path}: its records are not here; {len(missing)} cells were checked for their form only"
@@ -129,12 +129,12 @@ def _add(result: CheckResult, text: str, path: Path, *, copied: bool) -> None:
     if copied:
         result.notes.append(f"{path}: {text}")
     else:
-        result.findings.append(Finding(path, "", "", "", f"{path}: {text}"))
+        result.findings.append(CardFinding(path, "", "", "", f"{path}: {text}"))
 
 
-def _difference(file: Path, path: str, found: Any, expected: Any) -> Finding:
+def _difference(file: Path, path: str, found: Any, expected: Any) -> CardFinding:
     got, made = ("nothing" if value is _ABSENT else shown(value) for value in (found, expected))
-    return Finding(file, path, got, made, f"{file}: at {path}: got {got}, the records make {made}")
+    return CardFinding(file, path, got, made, f"{file}: at {path}: got {got}, the records make {made}")
 
 
 _ABSENT = object()

@@ -47,7 +47,7 @@ Fact = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Limits:
+class ChangeThresholds:
     """When a change counts.
 
     Attributes:
@@ -143,7 +143,7 @@ def diff(
     b: str,
     *,
     root: Path,
-    limits: Limits | None = None,
+    thresholds: ChangeThresholds | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Difference:
     """Compare two sides of a catalog, or two catalogs.
@@ -155,22 +155,22 @@ def diff(
         a: The older side.
         b: The newer side.
         root: The catalog; not used for two folders.
-        limits: When a change counts.
+        thresholds: When a change counts.
         progress: Told of long work.
 
     Raises:
         AssayError: A side is not known or has no run, or the two are of different kinds.
     """
-    limits = limits or Limits()
+    thresholds = thresholds or ChangeThresholds()
     if _kind_by_name(a) == "dir" or _kind_by_name(b) == "dir":
         sides = [Path(side.removeprefix("dir:")) for side in (a, b)]
         found: list[list[Fact]] = []
         problems: list[str] = []
         for side in sides:
             with open_catalog(side, progress=progress) as catalog:
-                found.append(_facts(catalog, "true", {}, _key("dir", limits)))
+                found.append(_facts(catalog, "true", {}, _key("dir", thresholds)))
                 problems += [f"in {side}: {problem}" for problem in catalog.problems()]
-        result = _compare("dir", (str(sides[0]), found[0]), (str(sides[1]), found[1]), limits)
+        result = _compare("dir", (str(sides[0]), found[0]), (str(sides[1]), found[1]), thresholds)
         result.problems = problems
         return result
     with open_catalog(root, progress=progress) as catalog:
@@ -178,8 +178,8 @@ def diff(
         kind_b, name_b = _resolve(catalog, b)
         if kind_a != kind_b:
             raise AssayError(f"{a} is a {kind_a} and {b} is a {kind_b}", fix="compare two of a kind")
-        left, right = (_side(catalog, kind_a, name, limits) for name in (name_a, name_b))
-        result = _compare(kind_a, (f"{kind_a} {name_a}", left), (f"{kind_a} {name_b}", right), limits)
+        left, right = (_side(catalog, kind_a, name, thresholds) for name in (name_a, name_b))
+        result = _compare(kind_a, (f"{kind_a} {name_a}", left), (f"{kind_a} {name_b}", right), thresholds)
         result.problems = catalog.problems()
         return result
 
@@ -214,7 +214,7 @@ def _resolve(catalog: Catalog, side: str) -> tuple[str, str]:
     )
 
 
-def _side(catalog: Catalog, kind: str, name: str, limits: Limits) -> list[Fact]:
+def _side(catalog: Catalog, kind: str, name: str, thresholds: ChangeThresholds) -> list[Fact]:
     if kind == "date" and not _DATE.fullmatch(name):
         raise AssayError(f"{name} is not a date", fix="write YYYY-MM-DD")
     condition = {
@@ -222,15 +222,15 @@ def _side(catalog: Catalog, kind: str, name: str, limits: Limits) -> list[Fact]:
         "version": "runtime_version = $name",
         "device": "device = $name",
     }[kind]
-    facts = _facts(catalog, condition, {"name": name}, _key(kind, limits))
+    facts = _facts(catalog, condition, {"name": name}, _key(kind, thresholds))
     if not facts:
         raise AssayError(f"no run of {kind} {name} in {catalog.root}")
     return facts
 
 
-def _key(kind: str, limits: Limits) -> tuple[str, ...]:
+def _key(kind: str, thresholds: ChangeThresholds) -> tuple[str, ...]:
     left_out = {"device"} if kind == "device" else set[str]()
-    if limits.across_files:
+    if thresholds.across_files:
         left_out.add("file_sha256")
     return tuple(name for name in CELL if name not in left_out)
 
@@ -247,20 +247,22 @@ def _facts(catalog: Catalog, condition: str, parameters: dict[str, Any], key: tu
 # --- the comparison ----------------------------------------------------------------------------------------
 
 
-def _compare(kind: str, a: tuple[str, list[Fact]], b: tuple[str, list[Fact]], limits: Limits) -> Difference:
-    key = _key(kind, limits)
+def _compare(
+    kind: str, a: tuple[str, list[Fact]], b: tuple[str, list[Fact]], thresholds: ChangeThresholds
+) -> Difference:
+    key = _key(kind, thresholds)
     left, right = ({tuple(fact[name] for name in key): fact for fact in facts} for _, facts in (a, b))
     result = Difference(a[0], b[0])
     result.gained = [_brief(right[cell], key) for cell in _ordered(right.keys() - left.keys())]
     result.lost = [_brief(left[cell], key) for cell in _ordered(left.keys() - right.keys())]
     for cell in _ordered(left.keys() & right.keys()):
-        change = _change(left[cell], right[cell], key, limits)
+        change = _change(left[cell], right[cell], key, thresholds)
         if change.status_changed or any(speed.reality == "real" for speed in change.speeds):
             result.changed.append(change)
         else:
             result.same += 1
         result.regressions += change.regressions
-    if limits.fail_on_lost:
+    if thresholds.fail_on_lost:
         result.regressions += [f"{name_of(fact)}: no run any more" for fact in result.lost]
     return result
 
@@ -274,9 +276,9 @@ def _brief(fact: Fact, key: tuple[str, ...]) -> Fact:
     return {**{name: fact[name] for name in names}, "date": str(fact["date"])}
 
 
-def _change(a: Fact, b: Fact, key: tuple[str, ...], limits: Limits) -> CellChange:
+def _change(a: Fact, b: Fact, key: tuple[str, ...], thresholds: ChangeThresholds) -> CellChange:
     cell = {name: b[name] for name in key}
-    speeds = [speed for metric in SPEEDS if (speed := _speed(metric, a, b, limits)) is not None]
+    speeds = [speed for metric in SPEEDS if (speed := _speed(metric, a, b, thresholds)) is not None]
     regressions: list[str] = []
     if _RANKS[b["status"]] < _RANKS[a["status"]]:
         why = f" ({b['failure_class']})" if b["failure_class"] else ""
@@ -302,7 +304,7 @@ def name_of(cell: Fact) -> str:
     return " ".join(str(part) for part in parts if part)
 
 
-def _speed(metric: str, a: Fact, b: Fact, limits: Limits) -> SpeedChange | None:
+def _speed(metric: str, a: Fact, b: Fact, thresholds: ChangeThresholds) -> SpeedChange | None:
     before, after = a[metric], b[metric]
     # A failed or wrong run's speed says nothing: an empty graph is fast.
     useless = any(fact["status"] in ("failed", "wrong") for fact in (a, b))
@@ -316,24 +318,30 @@ def _speed(metric: str, a: Fact, b: Fact, limits: Limits) -> SpeedChange | None:
             (after, b["latency_ci95_low_ms"], b["latency_ci95_high_ms"]),
         )
         low, high = interval or (None, None)
-    reality = _reality(metric, ratio, low, high, a, b, limits)
+    reality = _reality(metric, ratio, low, high, a, b, thresholds)
     greater_is_slower = SPEEDS[metric]
     return SpeedChange(metric, before, after, ratio, low, high, reality, (ratio > 1) == greater_is_slower)
 
 
 def _reality(
-    metric: str, ratio: float, low: float | None, high: float | None, a: Fact, b: Fact, limits: Limits
+    metric: str,
+    ratio: float,
+    low: float | None,
+    high: float | None,
+    a: Fact,
+    b: Fact,
+    thresholds: ChangeThresholds,
 ) -> Reality:
     # Both ways alike: 2x and 1/2x are the same size of change.
     size = max(ratio, 1 / ratio) - 1
-    if size <= limits.threshold:
+    if size <= thresholds.threshold:
         return "noise"
     unstable = a["unstable"] or b["unstable"]
     if low is not None and high is not None and not unstable:
         return "real" if low > 1 or high < 1 else "noise"
     if metric == "latency_p50_ms" and _ranges_apart(a, b):
         return "real"
-    return "real" if size > limits.unknown_over and not unstable else "unknown"
+    return "real" if size > thresholds.unknown_over and not unstable else "unknown"
 
 
 def _ranges_apart(a: Fact, b: Fact) -> bool:

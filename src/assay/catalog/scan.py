@@ -15,7 +15,7 @@ from typing import Literal
 
 from assay.records.layout import BENCHMARKS, CARDS, DEVICE_RUNS, SWEEPS
 
-Kind = Literal["device_run", "sweep", "benchmark", "card"]
+FileKind = Literal["device_run", "sweep", "benchmark", "card"]
 
 RACY_NS = 2_000_000_000
 """A file as young as this when it was read may be written again without a new time stamp, on file systems that
@@ -60,7 +60,7 @@ class Folder:
     """
 
     path: str
-    kind: Kind
+    kind: FileKind
     names: list[str]
     facts: array[int]
     problem: str | None
@@ -86,7 +86,7 @@ class Item:
 
     file_id: int
     path: str
-    kind: Kind
+    kind: FileKind
     stamp: str
     read_at_ns: int
 
@@ -145,12 +145,12 @@ class _Place:
     """A folder that may hold files, or on the way to one and with a problem."""
 
     path: str
-    kind: Kind
+    kind: FileKind
     has_files: bool = True
     problem: str | None = None
 
 
-def _places(root: Path, path: str, depth: int | None, kind: Kind) -> Iterator[_Place]:
+def _places(root: Path, path: str, depth: int | None, kind: FileKind) -> Iterator[_Place]:
     """The folders that hold files, at this depth or at any; and those on the way that have a problem."""
     if depth == 0:
         yield _Place(path, kind)
@@ -162,7 +162,7 @@ def _places(root: Path, path: str, depth: int | None, kind: Kind) -> Iterator[_P
         yield from _places(root, f"{path}/{name}", None if depth is None else depth - 1, kind)
 
 
-def _subfolders(root: Path, path: str, kind: Kind, *, strays: bool) -> tuple[list[str], str | None]:
+def _subfolders(root: Path, path: str, kind: FileKind, *, strays: bool) -> tuple[list[str], str | None]:
     names: list[str] = []
     astray: list[str] = []
     try:
@@ -233,7 +233,7 @@ def _entries(path: Path) -> Generator[Iterator[os.DirEntry[str]]]:
         os.close(descriptor)
 
 
-def _folder(path: str, kind: Kind, names: list[str], facts: list[int], problem: str | None) -> Folder:
+def _folder(path: str, kind: FileKind, names: list[str], facts: list[int], problem: str | None) -> Folder:
     try:
         numbers = array("q", facts)
     except OverflowError:
@@ -249,7 +249,7 @@ def _folder(path: str, kind: Kind, names: list[str], facts: list[int], problem: 
 
 
 def _without_bad_names(
-    path: str, kind: Kind, names: list[str], numbers: array[int], problem: str | None
+    path: str, kind: FileKind, names: list[str], numbers: array[int], problem: str | None
 ) -> Folder:
     """A folder less the files whose names no text can hold, which its problem tells of."""
     good = [place for place, name in enumerate(names) if _is_text(name)]

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.conversion import Conversion
+    from assay.conversion import ConvertedModel
     from assay.conversion.verify import Checked
 
 app = typer.Typer(add_completion=False)
@@ -104,7 +104,7 @@ def convert(
         _show(made)
 
 
-def _show(made: "Conversion") -> None:
+def _show(made: "ConvertedModel") -> None:
     from assay.cli._output import out
 
     mark = " [yellow](example: random weights)[/yellow]" if made.example else ""

@@ -38,15 +38,15 @@ def diff(
     real if the interval excludes 1 and it is above the threshold, else noise; unknown if the records do not
     say how much the timings spread. A worse status or a real slow-down is a regression.
     """
-    from assay.catalog.difference import Limits
+    from assay.catalog.difference import ChangeThresholds
     from assay.catalog.difference import diff as compare
     from assay.cli._output import out, print_json
     from assay.cli._reading import name_unread, reading
     from assay.report.tables import difference_tables
 
-    limits = Limits(threshold, unknown_over, across_files, fail_on_lost)
+    thresholds = ChangeThresholds(threshold, unknown_over, across_files, fail_on_lost)
     with reading() as progress:
-        result = compare(a, b, root=root, limits=limits, progress=progress)
+        result = compare(a, b, root=root, thresholds=thresholds, progress=progress)
     name_unread(result.problems, root)
     if as_json:
         print_json(result.to_value())

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING
 from assay.lazy import lazy
 
 if TYPE_CHECKING:
-    from assay.conversion.pipeline import Conversion, convert
+    from assay.conversion.pipeline import ConvertedModel, convert
     from assay.conversion.recipe import ModelFacts, Plan, Recipe, Request
     from assay.conversion.verify import ConversionDiffers
 
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "pipeline": ("Conversion", "convert"),
+        "pipeline": ("ConvertedModel", "convert"),
         "recipe": ("ModelFacts", "Plan", "Recipe", "Request"),
         "verify": ("ConversionDiffers",),
     },
 )
 
 __all__ = [
-    "Conversion",
     "ConversionDiffers",
+    "ConvertedModel",
     "ModelFacts",
     "Plan",
     "Recipe",

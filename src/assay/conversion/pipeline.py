@@ -34,7 +34,7 @@ PROVENANCE = "assay.provenance"
 
 
 @dataclass(frozen=True)
-class Conversion:
+class ConvertedModel:
     """What was made, and what shows that it is right.
 
     Attributes:
@@ -119,7 +119,7 @@ def convert(
     auto: bool = False,
     command: Sequence[str] | None = None,
     notify: Notify = lambda stage: None,
-) -> Conversion:
+) -> ConvertedModel:
     """Convert by a recipe, verify against PyTorch, and write the model with what a card needs.
 
     Nothing is written unless every output agrees with PyTorch on every set of inputs.
@@ -184,7 +184,7 @@ def convert(
     meta, sidecars = _write(
         out, data, plan, precision, command or _command_line(chosen.name, out, request, precision)
     )
-    return Conversion(
+    return ConvertedModel(
         path=out,
         meta=meta,
         sidecars=sidecars,

@@ -24,7 +24,7 @@ SEEDS = (0, 1, 2)
 
 
 @dataclass(frozen=True)
-class Limits:
+class Tolerance:
     """How far an output may be from PyTorch's.
 
     Attributes:
@@ -38,10 +38,10 @@ class Limits:
 
 #: Why these: float32 differs by the order of summation only; a float16 weight has a relative error of up to
 #: 2**-11, which adds up over some tens of layers; int8 weights and activations have 2**-8 of each channel's range.
-LIMITS: dict[str, Limits] = {
-    "fp32": Limits(absolute=1e-4, correlation=0.999999),
-    "fp16": Limits(absolute=2e-2, correlation=0.9999),
-    "int8": Limits(absolute=2e-1, correlation=0.99),
+TOLERANCES: dict[str, Tolerance] = {
+    "fp32": Tolerance(absolute=1e-4, correlation=0.999999),
+    "fp16": Tolerance(absolute=2e-2, correlation=0.9999),
+    "int8": Tolerance(absolute=2e-1, correlation=0.99),
 }
 
 
@@ -80,7 +80,7 @@ def verify(plan: Plan, model: bytes, precision: str, threads: int = 2) -> list[C
     Args:
         plan: The module as it was before any rewrite, with its samples and floors.
         model: The converted `.tflite`.
-        precision: `fp32`, `fp16` or `int8`; chooses the limits.
+        precision: `fp32`, `fp16` or `int8`; chooses the tolerance.
         threads: CPU threads for the converted model.
 
     Returns:
@@ -100,7 +100,7 @@ def verify(plan: Plan, model: bytes, precision: str, threads: int = 2) -> list[C
         names = list(plan.outputs)
         compared = compare([reference[n] for n in names], [outputs[n] for n in names], names)
         scores = dict(plan.scores(reference, outputs)) if plan.scores else {}
-        failures = [text for one in compared for text in _failures(one, LIMITS[precision])]
+        failures = [text for one in compared for text in _failures(one, TOLERANCES[precision])]
         failures += [
             f"{name} is {scores[name]:.6f}, below {floor}"
             for name, floor in plan.floors.get(precision, {}).items()
@@ -139,19 +139,19 @@ def draw_like(example: Mapping[str, torch.Tensor], seed: int) -> dict[str, torch
     return drawn
 
 
-def _failures(one: Comparison, limits: Limits) -> list[str]:
+def _failures(one: Comparison, tolerance: Tolerance) -> list[str]:
     if one.problem:
         return [f"{one.name}: {one.problem}"]
     found: list[str] = []
-    allowed = limits.absolute * max(1.0, one.reference_max_abs or 0.0)
+    allowed = tolerance.absolute * max(1.0, one.reference_max_abs or 0.0)
     if one.nonfinite_mismatch:
         found.append(f"{one.name}: {one.nonfinite_mismatch} values are NaN or infinite on one side only")
     if one.max_abs_diff is None or not one.max_abs_diff <= allowed:
         found.append(f"{one.name}: max abs diff {one.max_abs_diff} is over {allowed:.3g}")
     # Correlation says nothing of a few numbers that are almost equal to each other.
     varies = (one.reference_std or 0.0) > 1e-3 * (one.reference_max_abs or 0.0) and one.elements >= 64
-    if varies and not (one.correlation is not None and one.correlation >= limits.correlation):
-        found.append(f"{one.name}: correlation {one.correlation} is under {limits.correlation}")
+    if varies and not (one.correlation is not None and one.correlation >= tolerance.correlation):
+        found.append(f"{one.name}: correlation {one.correlation} is under {tolerance.correlation}")
     return found
 
 

@@ -82,7 +82,7 @@ class TypeCount:
 
 
 @dataclass(slots=True)
-class Summary:
+class ModelSummary:
     """What `assay inspect` shows of one model.
 
     Attributes:
@@ -125,7 +125,7 @@ class Summary:
     unknown: list[str] = field(default_factory=list[str])
 
 
-def summarize(model: Model) -> Summary:
+def summarize(model: Model) -> ModelSummary:
     """Everything that `assay inspect` shows of a model; weights stay untouched."""
     constants = {
         (tensor.buffer, tensor.external_buffer): tensor
@@ -135,7 +135,7 @@ def summarize(model: Model) -> Summary:
     }
     unique = list(constants.values())
     values = [t for subgraph in model.subgraphs for t in _values(subgraph)]
-    return Summary(
+    return ModelSummary(
         file_bytes=model.nbytes or 0,
         description=model.description,
         schema_version=model.version,
@@ -368,7 +368,7 @@ def _associated_files(model: Model) -> list[str]:
     return names_in_zip(memoryview(model.trailing))
 
 
-def to_json(summary: Summary) -> dict[str, Any]:
+def to_json(summary: ModelSummary) -> dict[str, Any]:
     """The summary as plain JSON data."""
     from dataclasses import asdict
 
@@ -386,7 +386,7 @@ def to_json(summary: Summary) -> dict[str, Any]:
 
     document = {
         name: getattr(summary, name)
-        for name in Summary.__dataclass_fields__
+        for name in ModelSummary.__dataclass_fields__
         if name not in {"activations", "constants", "ops", "ranks", "signatures", "subgraphs"}
     }
     return document | {

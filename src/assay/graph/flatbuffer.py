@@ -85,7 +85,7 @@ class Numbers(Sequence[Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """How one kind of table is laid out under one vtable.
 
     Attributes:
@@ -109,7 +109,7 @@ class Layout:
 
 # Builders write few different vtables: the same ones are in file after file.
 @lru_cache(MAX_LAYOUTS)
-def _layout(name: str, fields: tuple[Field, ...], vtable: bytes) -> Layout:
+def _layout(name: str, fields: tuple[Field, ...], vtable: bytes) -> TableLayout:
     """The layout that a vtable (without its own size) gives to a kind of table.
 
     Raises:
@@ -132,7 +132,7 @@ def _layout(name: str, fields: tuple[Field, ...], vtable: bytes) -> Layout:
     places = {slot: place for place, (_, slot) in enumerate(present)}
     picked = [places.get(slot, len(present) + slot) for slot in range(len(fields))]
     spare = len(present) + len(fields)
-    return Layout(
+    return TableLayout(
         offsets=known,
         size=table_size,
         unpack=struct.Struct(layout).unpack_from,
@@ -154,7 +154,7 @@ class _Plan:
         unions: The same for unions; the slot before holds the type.
     """
 
-    layout: Layout
+    layout: TableLayout
     references: list[tuple[int, int, Callable[[int], Any]]]
     unions: list[tuple[int, int, str]]
 
@@ -401,7 +401,7 @@ class Decoder:
                 self._plans[name, vtable] = plan
         return plan
 
-    def layout(self, name: str, vtable: int) -> Layout:
+    def layout(self, name: str, vtable: int) -> TableLayout:
         """How a kind of table is laid out under a vtable.
 
         Args:

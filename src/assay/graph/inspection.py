@@ -9,7 +9,7 @@ from typing import Any
 from assay.errors import AssayError
 from assay.graph import Model, read, read_all, summarize
 from assay.graph.bundle import Entry, entries, is_bundle
-from assay.graph.facts import Summary, to_json
+from assay.graph.facts import ModelSummary, to_json
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Inspected:
 
     path: Path
     models: dict[str, Model]
-    summaries: dict[str, Summary]
+    summaries: dict[str, ModelSummary]
     parts: list[Entry] = field(default_factory=list[Entry])
 
     def document(self, *, with_nodes: bool = False) -> dict[str, Any]:

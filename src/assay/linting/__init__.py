@@ -3,7 +3,7 @@
 from assay.linting.check import lint
 from assay.linting.matrix import Answer, Matrix, for_lane, load, shipped
 from assay.linting.report import Finding, LintReport, NodeReport, SubgraphReport
-from assay.linting.signature import Signature, signature_of
+from assay.linting.signature import NodeSignature, signature_of
 
 __all__ = [
     "Answer",
@@ -11,7 +11,7 @@ __all__ = [
     "LintReport",
     "Matrix",
     "NodeReport",
-    "Signature",
+    "NodeSignature",
     "SubgraphReport",
     "for_lane",
     "lint",

@@ -13,7 +13,7 @@ from assay.linting.limits import weights_texture, window_too_large
 from assay.linting.matrix import FATAL, Answer, Matrix, for_lane
 from assay.linting.partition import crossings, delegated, partitions
 from assay.linting.report import Finding, LintReport, NodeReport, SubgraphReport
-from assay.linting.signature import Signature, Signatures, folded_halves
+from assay.linting.signature import NodeSignature, NodeSignatures, folded_halves
 
 if TYPE_CHECKING:
     from assay.graph import Model, Subgraph
@@ -123,7 +123,7 @@ def _answers(
     outline: Outline, halves: Mapping[int, int], matrix: Matrix
 ) -> tuple[list[str], list[Answer], int | None]:
     """Each node's signature and answer, and the first node whose window is larger than its input."""
-    signatures = Signatures(outline, halves)
+    signatures = NodeSignatures(outline, halves)
     known: dict[Any, tuple[str, Answer]] = {}
     answered: dict[int, tuple[str, Answer]] = {}
     texts: list[str] = []
@@ -242,7 +242,7 @@ def _refused(every: Sequence[tuple[int, NodeReport]], matrix: Matrix) -> list[Fi
         rewrite = rules.rewrite_for(op, reason, node.signature)
         hint = rewrite.hint if rewrite else ""
         measured = matrix.op(op)
-        nearest = measured.nearest_supported(Signature.parse(op, node.signature)) if measured else None
+        nearest = measured.nearest_supported(NodeSignature.parse(op, node.signature)) if measured else None
         if nearest is not None:
             hint = f"{hint} Nearest form that was measured to work: {nearest}".strip()
         where = "" if node.answer.basis == "measured" else f" ({node.answer.basis})"

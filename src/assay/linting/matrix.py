@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.errors import AssayError
-from assay.linting.signature import Signature
+from assay.linting.signature import NodeSignature
 
 MIN_PAIRS = 2
 MIN_REFUSED = 3
@@ -117,7 +117,7 @@ class OpMatrix:
             for text, diff in outcome["signatures"].items():
                 self._measured.setdefault(text, []).append((index, diff))
         self._answered: dict[str, Answer] = {}
-        self._nearest: dict[str, Signature | None] = {}
+        self._nearest: dict[str, NodeSignature | None] = {}
 
     def __len__(self) -> int:
         return len(self._measured)
@@ -144,7 +144,7 @@ class OpMatrix:
             tuple(outcome.get("evidence", ())),
         )
 
-    def answer(self, signature: Signature) -> Answer:
+    def answer(self, signature: NodeSignature) -> Answer:
         """The answer for a signature: measured, by a rule, or unknown."""
         text = str(signature)
         found = self._answered.get(text)
@@ -155,12 +155,12 @@ class OpMatrix:
         return found
 
     @cached_property
-    def parsed(self) -> list[tuple[Signature, Answer]]:
+    def parsed(self) -> list[tuple[NodeSignature, Answer]]:
         """All measured signatures with their answers."""
         return self._parsed(self._measured)
 
-    def _parsed(self, texts: Iterable[str]) -> list[tuple[Signature, Answer]]:
-        return [(Signature.parse(self.op, text), self.exact(text) or UNKNOWN) for text in texts]
+    def _parsed(self, texts: Iterable[str]) -> list[tuple[NodeSignature, Answer]]:
+        return [(NodeSignature.parse(self.op, text), self.exact(text) or UNKNOWN) for text in texts]
 
     @cached_property
     def _classes(self) -> dict[tuple[str, str], tuple[str, int]]:
@@ -210,7 +210,7 @@ class OpMatrix:
         names = [frozenset(name for name, _ in signature.traits) for signature, _ in self.parsed]
         return set().union(*names) - frozenset.intersection(*names) if names else set()
 
-    def _canonical(self, signature: Signature) -> tuple[Any, ...]:
+    def _canonical(self, signature: NodeSignature) -> tuple[Any, ...]:
         traits = dict(signature.traits)
         for name in self._optional:
             traits.setdefault(name, "")
@@ -219,7 +219,7 @@ class OpMatrix:
         )
         return (signature.tensors, tuple(steady))
 
-    def _by_equivalence(self, signature: Signature) -> Answer | None:
+    def _by_equivalence(self, signature: NodeSignature) -> Answer | None:
         canonical = self._canonical(signature)
         start = f"{signature.tensors} | "
         candidates = self._parsed(text for text in self._measured if text.startswith(start))
@@ -270,7 +270,7 @@ class OpMatrix:
             if (outcome["status"], outcome.get("reason")) == said
         )
 
-    def _by_feature(self, signature: Signature) -> Answer | None:
+    def _by_feature(self, signature: NodeSignature) -> Answer | None:
         rules = [
             (feature, *self._refusals[feature]) for feature in features(signature) if feature in self._refusals
         ]
@@ -304,13 +304,13 @@ class OpMatrix:
         refused = {feature: list(found) for feature, found in sorted(self._refusals.items())}
         return {"equivalent": listed, "optional": sorted(self._optional), "refused": refused}
 
-    def nearest_supported(self, signature: Signature) -> Signature | None:
+    def nearest_supported(self, signature: NodeSignature) -> NodeSignature | None:
         """A measured signature that the lane takes and gets right, and that is closest to this one; for hints."""
         text = str(signature)
         if text in self._nearest:
             return self._nearest[text]
         mine = set(features(signature))
-        best: tuple[int, Signature] | None = None
+        best: tuple[int, NodeSignature] | None = None
         for other, others in self._supported:
             distance = len(mine.symmetric_difference(others))
             if best is None or distance < best[0]:
@@ -321,7 +321,7 @@ class OpMatrix:
         return found
 
     @cached_property
-    def _supported(self) -> list[tuple[Signature, set[str]]]:
+    def _supported(self) -> list[tuple[NodeSignature, set[str]]]:
         """Signatures that the lane takes and gets right, with their features."""
         return [
             (signature, set(features(signature)))
@@ -330,7 +330,7 @@ class OpMatrix:
         ]
 
 
-def _without(signature: Signature, name: str) -> tuple[Any, ...]:
+def _without(signature: NodeSignature, name: str) -> tuple[Any, ...]:
     """The grouping key of a signature that lacks a trait: where the trait would stand, split the others."""
     before = tuple(pair for pair in signature.traits if pair[0] < name)
     return (name, signature.tensors, before, signature.traits[len(before) :])
@@ -355,14 +355,14 @@ def _join(
     return classes
 
 
-def _changes(measured: Signature, wanted: Signature) -> list[tuple[str, str]]:
+def _changes(measured: NodeSignature, wanted: NodeSignature) -> list[tuple[str, str]]:
     """Traits of `wanted` that differ from those of `measured`."""
     theirs, mine = dict(measured.traits), dict(wanted.traits)
     names = sorted(set(theirs) | set(mine))
     return [(name, mine.get(name, "")) for name in names if mine.get(name, "") != theirs.get(name, "")]
 
 
-def features(signature: Signature) -> list[str]:
+def features(signature: NodeSignature) -> list[str]:
     """What a refusal can be put down to: the op as such, element types, ranks above four, each trait's value."""
     found = ["op"]
     for text in re.split(r", | -> | and ", signature.tensors.replace("many ", "")):
@@ -417,7 +417,7 @@ class Matrix:
             self._ops[name] = OpMatrix(name, found[0]) if found else None
         return self._ops[name]
 
-    def answer(self, signature: Signature) -> Answer:
+    def answer(self, signature: NodeSignature) -> Answer:
         """What the lane does with a node of this signature."""
         measured = self.op(signature.op)
         return measured.answer(signature) if measured is not None else UNKNOWN

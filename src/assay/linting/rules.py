@@ -24,7 +24,7 @@ _PRESCALED = 4
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class RewriteHint:
     """A change that makes a refused node acceptable.
 
     Attributes:
@@ -45,7 +45,7 @@ def _op(*ops: str) -> Callable[[str, str, str], bool]:
 
 
 _REWRITES = (
-    Rewrite(
+    RewriteHint(
         "int64",
         lambda op, reason, signature: (
             "INT64" in reason or (" int64" in f" {signature}" and "int64" in reason.lower())
@@ -54,27 +54,27 @@ _REWRITES = (
         "shapes that "
         "do not depend on the input can be buffers.",
     ),
-    Rewrite(
+    RewriteHint(
         "dynamic_shape",
         lambda op, reason, signature: "dynamic-sized" in reason,
         "Give every shape as a constant: export with fixed input sizes, and write reshape, slice and range "
         "with numbers "
         "instead of sizes read from tensors. One tensor of open size keeps the whole graph off the accelerator.",
     ),
-    Rewrite(
+    RewriteHint(
         "broadcast_to",
         _op("BROADCAST_TO", "BROADCAST_ARGS"),
         "Drop the `expand`: arithmetic ops broadcast by themselves. Where the full size is needed, multiply by a "
         "constant of ones that has it, or store the expanded constant as a buffer.",
         "constants-baked",
     ),
-    Rewrite(
+    RewriteHint(
         "fused_qkv",
         lambda op, reason, signature: op in ("SLICE", "STRIDED_SLICE", "UNPACK", "SPLIT") and "[5]" in signature,
         "Split a fused query-key-value projection into three linear layers: no rank-5 tensor is left to cut up.",
         "qkv-split",
     ),
-    Rewrite(
+    RewriteHint(
         "rank_over_4",
         lambda op, reason, signature: (
             "less than 5" in reason or "rank > 4" in reason or bool(re.search(r"\[[5-9]\]", signature))
@@ -85,7 +85,7 @@ _REWRITES = (
         "rank-4 steps.",
         "views-rank4",
     ),
-    Rewrite(
+    RewriteHint(
         "gather_nd",
         _op("GATHER_ND", "SCATTER_ND"),
         "Where the indices are constants, use GATHER along one axis (`index_select`), slices and a "
@@ -94,14 +94,14 @@ _REWRITES = (
         "the model.",
         "constants-baked",
     ),
-    Rewrite(
+    RewriteHint(
         "gather",
         _op("GATHER"),
         "The accelerator takes GATHER with one-dimensional int32 indices: flatten the indices, gather along "
         "one axis "
         "with `index_select`, and reshape the result.",
     ),
-    Rewrite(
+    RewriteHint(
         "strided_slice",
         _op("STRIDED_SLICE", "SLICE"),
         "Write slices with constant bounds that keep the rank: `x[:, 0:1]` and a reshape instead of `x[:, "
@@ -109,7 +109,7 @@ _REWRITES = (
         "axes), no ellipsis or new axes, positive steps, rank 4 or below.",
         "slice-early",
     ),
-    Rewrite(
+    RewriteHint(
         "transposed_convolution",
         _op("TRANSPOSE_CONV"),
         "Versions above 3 have a fused activation: convert with the activation as an op of its own, or write the "
@@ -118,13 +118,13 @@ _REWRITES = (
         "flipped kernel, which gives the same numbers.",
         "conv-transpose-zero-stuffed",
     ),
-    Rewrite(
+    RewriteHint(
         "op_version",
         lambda op, reason, signature: "Max version supported" in reason,
         "The op's version is too new for this accelerator. Versions rise with features: drop the feature (fused "
         "activation, int4 or per-channel weights, 5-dimensional operands) or convert without it.",
     ),
-    Rewrite(
+    RewriteHint(
         "batch_collapsed_attention",
         lambda op, reason, signature: op == "BATCH_MATMUL",
         "Use matrix products of rank 4 at most, [batch, heads, rows, columns]; litert_torch's `bmm_4d` keeps "
@@ -132,46 +132,46 @@ _REWRITES = (
         "there.",
         "attention-rank4",
     ),
-    Rewrite(
+    RewriteHint(
         "resize",
         _op("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"),
         "Resize by a constant factor as two matrix products with constant interpolation matrices.",
         "interpolate-matmul",
     ),
-    Rewrite(
+    RewriteHint(
         "softmax_beta",
         lambda op, reason, signature: "beta" in reason,
         "Multiply the input by beta, and use beta = 1.",
     ),
-    Rewrite("cast", _op("CAST"), "Avoid the cast: keep masks as float 0/1 and indices as constants."),
-    Rewrite(
+    RewriteHint("cast", _op("CAST"), "Avoid the cast: keep masks as float 0/1 and indices as constants."),
+    RewriteHint(
         "densify",
         _op("DENSIFY"),
         "Store the weights dense (fold each DENSIFY and its DEQUANTIZE into a float16 or float32 constant): "
         "the file "
         "grows, the graph becomes whole, and the numbers stay the same.",
     ),
-    Rewrite(
+    RewriteHint(
         "densify",
         lambda op, reason, signature: "Densify" in reason,
         "Store the weights dense (fold each DENSIFY and its DEQUANTIZE into a float16 or float32 constant).",
     ),
-    Rewrite(
+    RewriteHint(
         "state",
         _op("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"),
         "Pass the state in and out as inputs and outputs instead of variables.",
     ),
-    Rewrite(
+    RewriteHint(
         "control_flow",
         _op("IF", "WHILE"),
         "Unroll the loop, compute both branches and select, or split the model here.",
     ),
-    Rewrite(
+    RewriteHint(
         "select",
         _op("SELECT", "SELECT_V2", "WHERE"),
         "Write the choice as arithmetic: `mask * a + (1 - mask) * b` with a float mask of 0 and 1.",
     ),
-    Rewrite(
+    RewriteHint(
         "pad",
         _op("PAD", "PADV2", "MIRROR_PAD"),
         "Pad a rank-3 or rank-4 tensor (reshape around it); mirror padding only by reflection, or as slices and a "
@@ -180,7 +180,7 @@ _REWRITES = (
 )
 
 
-def rewrite_for(op: str, reason: str | None, signature: str) -> Rewrite | None:
+def rewrite_for(op: str, reason: str | None, signature: str) -> RewriteHint | None:
     """The rewrite rule for a refused node, if there is one."""
     return next((rule for rule in _REWRITES if rule.applies(op, reason or "", signature)), None)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from assay.graph.columns import Array, Ragged
 from assay.graph.outline import Outline
-from assay.linting.traits import Kind, option_traits, shape_traits
+from assay.linting.traits import TensorKind, option_traits, shape_traits
 
 if TYPE_CHECKING:
     from assay.graph import Model, Node, Subgraph
@@ -31,7 +31,7 @@ _VARIADIC = frozenset({"CONCATENATION", "PACK", "ADD_N", "SPLIT", "SPLIT_V", "UN
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class NodeSignature:
     """What a lane's answer for a node may depend on.
 
     Attributes:
@@ -50,7 +50,7 @@ class Signature:
         return f"{self.tensors} | " + ", ".join(f"{name}={value}" for name, value in self.traits)
 
     @classmethod
-    def parse(cls, op: str, text: str) -> Signature:
+    def parse(cls, op: str, text: str) -> NodeSignature:
         """The signature that `str` wrote.
 
         Raises:
@@ -83,7 +83,7 @@ def folded_halves(outline: Outline) -> dict[int, int]:
     return found
 
 
-def signature_of(model: Model, subgraph: Subgraph, node: Node) -> Signature:
+def signature_of(model: Model, subgraph: Subgraph, node: Node) -> NodeSignature:
     """The signature of one node, float16 weights seen through their DEQUANTIZE.
 
     Args:
@@ -95,10 +95,10 @@ def signature_of(model: Model, subgraph: Subgraph, node: Node) -> Signature:
         The signature; it never depends on names, nor on sizes except through the traits.
     """
     outline = model.outline(subgraph)
-    return Signatures(outline, folded_halves(outline)).of(node.index)
+    return NodeSignatures(outline, folded_halves(outline)).of(node.index)
 
 
-class Signatures:
+class NodeSignatures:
     """The signatures of a subgraph's nodes.
 
     Args:
@@ -119,9 +119,9 @@ class Signatures:
         if halves:
             read = written.copy()
             read[list(halves)] = written[list(halves.values())]
-        every: list[Kind | None] = [*kinds, None]
+        every: list[TensorKind | None] = [*kinds, None]
         self._written, self._read = ([every[index] for index in side.tolist()] for side in (written, read))
-        self._known: dict[Any, Signature] = {}
+        self._known: dict[Any, NodeSignature] = {}
         self._codes: list[int] = outline.codes.tolist()
         self.keys = self._all_keys(read, written)
 
@@ -145,7 +145,7 @@ class Signatures:
             keys[node] = (keys[node], options)
         return keys
 
-    def of(self, node: int) -> Signature:
+    def of(self, node: int) -> NodeSignature:
         """The signature of one node."""
         outline = self._outline
         code = outline.ops[self._codes[node]]
@@ -173,7 +173,7 @@ class Signatures:
             traits = {"version": str(code.version), **option_traits(code.op, options), **traits}
             many = code.op in _VARIADIC
             described = f"{_list(texts[0], traits, 'inputs', many)} -> {_list(texts[1], traits, 'outputs', many)}"
-            found = self._known[key] = Signature(code.op, described, tuple(sorted(traits.items())))
+            found = self._known[key] = NodeSignature(code.op, described, tuple(sorted(traits.items())))
         return found
 
 
@@ -185,7 +185,7 @@ def _repeating(reads: Ragged) -> list[int]:
     return sorted(set(owners[1:][again].tolist()))
 
 
-def _kinds(outline: Outline) -> tuple[list[int], list[Kind]]:
+def _kinds(outline: Outline) -> tuple[list[int], list[TensorKind]]:
     """Each tensor's kind, as a position in a list of the kinds that there are."""
     known: dict[Any, int] = {}
     flags = (
@@ -208,14 +208,14 @@ def _kinds(outline: Outline) -> tuple[list[int], list[Kind]]:
     return ids, kinds
 
 
-def _kind(dtype: str, shape: tuple[int, ...], flags: int) -> Kind:
+def _kind(dtype: str, shape: tuple[int, ...], flags: int) -> TensorKind:
     constant = "const " if flags & 1 else "variable " if flags & 2 else ""
     if not prod(shape):
         # Nothing is in it, so it has no bytes in the file, and kernels take it for known all the same.
         constant = "empty "
     quantization = ("", "@t", "@c")[flags // 8]
     sparse = " sparse" if flags & 4 else ""
-    return Kind(f"{constant}{dtype}{quantization}[{len(shape)}]{sparse}", dtype, shape, bool(flags & 1))
+    return TensorKind(f"{constant}{dtype}{quantization}[{len(shape)}]{sparse}", dtype, shape, bool(flags & 1))
 
 
 def _list(texts: list[str], traits: dict[str, str], what: str, many: bool) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class TensorKind:
     """All of a tensor that a signature can depend on. Tensors of one kind share one object.
 
     Attributes:
@@ -32,12 +32,12 @@ class Kind:
     is_constant: bool
     data: bytes | None = None
 
-    def valued(self, data: bytes) -> Kind:
+    def valued(self, data: bytes) -> TensorKind:
         """This kind with values."""
         return replace(self, data=data)
 
 
-Kinds = Sequence[Kind | None]
+TensorKinds = Sequence[TensorKind | None]
 Traits = dict[str, str]
 
 # Options whose value has no part in a signature: free numbers, sizes that the tensors say as well, names, and
@@ -156,7 +156,7 @@ def option_traits(op: str, options: Mapping[str, Any]) -> Traits:
 
 
 def shape_traits(
-    op: str, options: Mapping[str, Any], custom_options: bytes, inputs: Kinds, outputs: Kinds
+    op: str, options: Mapping[str, Any], custom_options: bytes, inputs: TensorKinds, outputs: TensorKinds
 ) -> Traits:
     """Traits that follow from shapes and constants, by name; they overrule those that options are.
 
@@ -196,7 +196,7 @@ def shape_traits(
     return traits
 
 
-def _value(inputs: Kinds, position: int) -> Any:
+def _value(inputs: TensorKinds, position: int) -> Any:
     """The value of a parameter as an array, or None where the input is not one or not there."""
     kind = inputs[position] if position < len(inputs) else None
     if kind is None or kind.data is None:
@@ -253,7 +253,7 @@ def pattern(shape: Sequence[int], out: Sequence[int]) -> str:
     return "".join(marks)
 
 
-def _broadcast(inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _broadcast(inputs: TensorKinds, outputs: TensorKinds, traits: Traits) -> None:
     out = outputs[0]
     if out is None:
         return
@@ -261,7 +261,7 @@ def _broadcast(inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
     traits["operands"] = "/".join(patterns)
 
 
-def _window(op: str, options: Mapping[str, Any], inputs: Kinds, traits: Traits) -> None:
+def _window(op: str, options: Mapping[str, Any], inputs: TensorKinds, traits: Traits) -> None:
     if op in _POOL:
         kernel = [options.get("filter_height") or 1, options.get("filter_width") or 1]
         traits["kernel"] = "1" if max(kernel) == 1 else "n"
@@ -288,7 +288,7 @@ def _steps(steps: Sequence[int]) -> str:
     return "uneven"
 
 
-def _axes(value: Any, main: Kind | None, traits: Traits) -> None:
+def _axes(value: Any, main: TensorKind | None, traits: Traits) -> None:
     if value is None or main is None:
         return
     rank = len(main.shape)
@@ -296,7 +296,7 @@ def _axes(value: Any, main: Kind | None, traits: Traits) -> None:
     traits["axes"] = "".join(map(str, axes)) or "none"
 
 
-def _axis(axis: int, subject: Kind | None, traits: Traits) -> None:
+def _axis(axis: int, subject: TensorKind | None, traits: Traits) -> None:
     rank = len(subject.shape) if subject is not None else 0
     traits["axis"] = str(axis + rank if axis < 0 else axis)
 
@@ -309,13 +309,13 @@ def _padding(value: Any, traits: Traits) -> None:
     traits["rows"] = str(len(value))
 
 
-def _transpose(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _transpose(options: Mapping[str, Any], inputs: TensorKinds, outputs: TensorKinds, traits: Traits) -> None:
     value = _value(inputs, 1)
     if value is not None:
         traits["perm"] = "".join(str(int(axis)) for axis in value.reshape(-1))
 
 
-def _slice(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _slice(options: Mapping[str, Any], inputs: TensorKinds, outputs: TensorKinds, traits: Traits) -> None:
     source, out = inputs[0], outputs[0]
     if source is not None and out is not None and len(source.shape) == len(out.shape):
         cut = "".join(str(i) for i, (a, b) in enumerate(zip(source.shape, out.shape, strict=True)) if a != b)
@@ -325,7 +325,7 @@ def _slice(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Tr
         traits["to_end"] = "yes" if (size.reshape(-1) == -1).any() else "no"
 
 
-def _strided_slice(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _strided_slice(options: Mapping[str, Any], inputs: TensorKinds, outputs: TensorKinds, traits: Traits) -> None:
     source = inputs[0]
     begin, end, strides = _value(inputs, 1), _value(inputs, 2), _value(inputs, 3)
     for name in ("shrink_axis_mask", "new_axis_mask"):
@@ -358,7 +358,7 @@ def _strided_slice(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, tr
         traits["stepped"] = stepped + ("-" if min(steps) < 0 else "")
 
 
-def _reshape(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _reshape(options: Mapping[str, Any], inputs: TensorKinds, outputs: TensorKinds, traits: Traits) -> None:
     source, out = inputs[0], outputs[0]
     if source is None or out is None or not source.shape or not out.shape:
         return
@@ -367,21 +367,23 @@ def _reshape(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: 
         traits["shape"] = "option"
 
 
-def _fully_connected(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _fully_connected(
+    options: Mapping[str, Any], inputs: TensorKinds, outputs: TensorKinds, traits: Traits
+) -> None:
     source, weights = inputs[0], inputs[1] if len(inputs) > 1 else None
     if source is None or weights is None or not source.shape or not weights.shape:
         return
     traits["flattens"] = "no" if source.shape[-1] == weights.shape[-1] else "yes"
 
 
-def _batch_matmul(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _batch_matmul(options: Mapping[str, Any], inputs: TensorKinds, outputs: TensorKinds, traits: Traits) -> None:
     if len(inputs) < 2 or inputs[0] is None or inputs[1] is None:
         return
     left, right = tuple(inputs[0].shape[:-2]), tuple(inputs[1].shape[:-2])
     traits["batches"] = "equal" if left == right else "broadcast"
 
 
-def _resize(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _resize(options: Mapping[str, Any], inputs: TensorKinds, outputs: TensorKinds, traits: Traits) -> None:
     source, out = inputs[0], outputs[0]
     if source is None or out is None or len(source.shape) != 4 or len(out.shape) != 4:
         return
@@ -390,26 +392,26 @@ def _resize(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: T
     traits["scale"] = "mixed" if up and down else "up" if up else "down" if down else "same"
 
 
-def _tile(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _tile(options: Mapping[str, Any], inputs: TensorKinds, outputs: TensorKinds, traits: Traits) -> None:
     value = _value(inputs, 1)
     if value is not None:
         traits["axes"] = "".join(str(i) for i, times in enumerate(value.reshape(-1)) if times != 1) or "none"
 
 
-def _composite(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _composite(options: Mapping[str, Any], inputs: TensorKinds, outputs: TensorKinds, traits: Traits) -> None:
     attributes = options.get("composite_attributes")
     if attributes is not None and len(attributes):
         traits["attributes"] = _bytes_trait(bytes(bytearray(attributes)))
 
 
-def _squeeze(options: Mapping[str, Any], inputs: Kinds, outputs: Kinds, traits: Traits) -> None:
+def _squeeze(options: Mapping[str, Any], inputs: TensorKinds, outputs: TensorKinds, traits: Traits) -> None:
     source = inputs[0]
     dims = options.get("squeeze_dims")
     if source is not None and dims is not None and len(dims):
         traits["axes"] = "".join(str(int(dim) % max(len(source.shape), 1)) for dim in dims)
 
 
-_SPECIAL: dict[str, Callable[[Mapping[str, Any], Kinds, Kinds, Traits], None]] = {
+_SPECIAL: dict[str, Callable[[Mapping[str, Any], TensorKinds, TensorKinds, Traits], None]] = {
     "TRANSPOSE": _transpose,
     "SLICE": _slice,
     "STRIDED_SLICE": _strided_slice,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from assay.linting.signature import Signatures, folded_halves
+from assay.linting.signature import NodeSignatures, folded_halves
 from assay.probe.cases import Case, Operand, Result
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def cases_of(model: Model, matrix: Matrix | None = None) -> Iterator[Case]:
     for subgraph in model.subgraphs:
         outline = model.outline(subgraph)
         halves = folded_halves(outline)
-        signatures = Signatures(outline, halves)
+        signatures = NodeSignatures(outline, halves)
         for node in subgraph.nodes:
             if any(name.endswith("_subgraph_index") for name in node.options):
                 continue

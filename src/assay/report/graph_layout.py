@@ -22,7 +22,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GraphLayout:
     """Positions in pixels, y downwards.
 
     Attributes:
@@ -38,7 +38,7 @@ class Layout:
     height: float
 
 
-def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
+def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> GraphLayout:
     """Place boxes of the given widths.
 
     Args:
@@ -71,7 +71,7 @@ def layout(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
     left = min((x[i] - all_widths[i] / 2 for i in range(len(x))), default=0.0)
     right = max((x[i] + all_widths[i] / 2 for i in range(len(x))), default=0.0)
     points = [(x[i] - left, (all_layers[i] + 0.5) * LAYER_HEIGHT) for i in range(len(x))]
-    return Layout(
+    return GraphLayout(
         centers=points[: len(widths)],
         paths=[[points[index] for index in chain] for chain in chains],
         width=right - left,

@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from assay.graph.facts import Summary
+    from assay.graph.facts import ModelSummary
     from assay.graph.model import Model
     from assay.graph.parts import SignatureTensor, Tensor
 
 
-def show(name: str, summary: Summary, console: Console) -> None:
+def show(name: str, summary: ModelSummary, console: Console) -> None:
     """Print one model: a head, its signatures, subgraphs, ops and types."""
     console.print(Text(printable(name), style="bold"), soft_wrap=True)
     for line in _head(summary):
@@ -50,7 +50,7 @@ def quantity(number: int | None, unit: str = "") -> str:
     return f"{number} {unit}".strip()
 
 
-def _head(summary: Summary) -> Iterable[str]:
+def _head(summary: ModelSummary) -> Iterable[str]:
     yield f"{summary.file_bytes:,} bytes, of which {summary.constant_bytes:,} constants"
     main = summary.subgraphs[0]
     yield f"{quantity(summary.parameters)} parameters, {quantity(main.macs)} multiply-accumulates a run"
@@ -79,7 +79,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _signatures(summary: Summary) -> Table:
+def _signatures(summary: ModelSummary) -> Table:
     table = _table("Signatures", "signature", "subgraph", "", "name", "dtype", "shape", "quantization")
     for signature in summary.signatures:
         key = "(none in the file)" if signature.key is None else printable(signature.key)
@@ -112,7 +112,7 @@ def _quantization(tensor: Tensor) -> str:
     return f"scale {quantization.scales[0]:.6g}, zero point {zero}"
 
 
-def _subgraphs(summary: Summary) -> Table:
+def _subgraphs(summary: ModelSummary) -> Table:
     table = _table("Subgraphs", "subgraph", ">nodes", ">tensors", ">MACs", ">activations, at least", "")
     for facts in summary.subgraphs:
         notes = [f"MACs unknown for {', '.join(map(printable, facts.unknown_macs))}"] if facts.unknown_macs else []
@@ -126,7 +126,7 @@ def _subgraphs(summary: Summary) -> Table:
     return table
 
 
-def _ops(summary: Summary) -> Table:
+def _ops(summary: ModelSummary) -> Table:
     table = _table("Ops", "op", ">version", ">nodes", ">MACs", ">parameters read")
     for op in summary.ops:
         name = printable(op.op) + (" (custom)" if op.is_custom else "")
@@ -134,7 +134,7 @@ def _ops(summary: Summary) -> Table:
     return table
 
 
-def _types(summary: Summary) -> Table:
+def _types(summary: ModelSummary) -> Table:
     table = _table("Types", "dtype", ">constants", ">bytes", ">other tensors", ">bytes")
     for dtype in sorted({*summary.constants, *summary.activations}):
         row = [dtype]
