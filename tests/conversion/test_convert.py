@@ -109,7 +109,7 @@ def test_random_weights_are_an_example_everywhere(tmp_path: Path) -> None:
     meta = yaml.safe_load(made.meta.read_text())
     assert meta["provenance"] == "example"
     assert "random" in meta["pitfalls"][0]
-    assert meta["conversion"]["command"].endswith("--random-weights 3 --out " + str(made.path))
+    assert meta["conversion"]["command"].endswith("--random-weights 3 --out m.tflite")
     assert made.ops["DEQUANTIZE"] == 2
 
 

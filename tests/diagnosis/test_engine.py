@@ -65,6 +65,17 @@ def test_crash_is_a_finding(small_model: Path, tmp_path: Path) -> None:
     assert named(finding) == ["rows"]
 
 
+def test_what_is_handed_over_names_no_folder(small_model: Path, tmp_path: Path) -> None:
+    finding = diagnose(small_model, "bad_lanes:Gossip", Settings(out=tmp_path))
+    assert finding.error == "RuntimeError: could not open 'small.tflite': see log"
+    assert finding.on == "driver icd.json"
+    assert finding.evidence[0] == "loading small.tflite for notes"
+    for path in tmp_path.rglob("*"):
+        if path.suffix in (".json", ".jsonl", ".md", ".py"):
+            text = path.read_text()
+            assert not [folder for folder in (Path.home(), tmp_path, small_model.parent) if f"{folder}/" in text]
+
+
 def test_refusal_is_located(small_model: Path, tmp_path: Path) -> None:
     finding = run(small_model, {"output": "sum1", "kind": "refuse"}, tmp_path)
     assert finding.failure == "unsupported_op"

@@ -22,7 +22,6 @@ def test_weights_lost_between_xnnpack_and_plain_kernels(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
 def test_weights_lost_between_xnnpack_and_the_gpu(tmp_path: Path) -> None:
     finding = diagnose(EXAMPLE / "minimized.tflite", "gpu_mldrift", Settings(out=tmp_path))
     assert [node.op for node in finding.nodes] == ["DENSIFY", "DEQUANTIZE", "CONV_2D"]

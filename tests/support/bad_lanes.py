@@ -49,6 +49,20 @@ class Raise(_Bad):
         raise RuntimeError("no such luck")
 
 
+class Gossip(_Bad):
+    """Tells where everything lies."""
+
+    def available(self) -> Availability:
+        return Availability(True, on=f"driver {Path.home()}/drivers/icd.json")
+
+    def read(self, log: str, observation: Observation | None) -> LaneFacts:
+        return LaneFacts(evidence=tuple(line for line in log.splitlines() if "loading" in line))
+
+    def misbehave(self, job: Job) -> None:
+        print(f"loading {job.model} for {Path.home()}/notes", file=sys.stderr, flush=True)
+        raise RuntimeError(f"could not open '{job.model}': see {job.workdir}/log")
+
+
 class NoRoom(_Bad):
     def misbehave(self, job: Job) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

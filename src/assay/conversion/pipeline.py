@@ -319,6 +319,7 @@ def _write(out: Path, data: bytes, plan: Plan, precision: str, command: Sequence
     import yaml
 
     from assay.records.files import write_atomic
+    from assay.records.privacy import scrub_command
 
     facts = plan.facts
     document: dict[str, Any] = {
@@ -330,7 +331,7 @@ def _write(out: Path, data: bytes, plan: Plan, precision: str, command: Sequence
             "task": facts.task,
         },
         "conversion": {
-            "command": shlex.join(command),
+            "command": shlex.join(scrub_command(command)),
             "quantization": PRECISIONS[precision],
             "tool": "assay convert (litert-torch)",
             "tool_version": _versions(),

@@ -30,6 +30,7 @@ from assay.lanes.registry import REFERENCES
 from assay.models.artifact import identify
 from assay.protocol import machine
 from assay.records.files import write_atomic
+from assay.records.privacy import scrub, scrub_values
 from assay.scratch import Scratch
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -136,8 +137,8 @@ def diagnose(
         size_bytes=artifact.size_bytes,
         lane=lane,
         reference="",
-        on=available.on,
-        environment={**machine.describe(), **available.details},
+        on=scrub(available.on),
+        environment=scrub_values({**machine.describe(), **available.details}),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
     )
     folder = None if settings.out is None else folder_of(settings.out, path, lane)

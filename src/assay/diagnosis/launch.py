@@ -15,6 +15,7 @@ from assay.lanes.base import Job, Json, LaneFacts, TensorSpec
 from assay.lanes.native import Array, load_arrays, save_arrays
 from assay.protocol.acceptance import accept
 from assay.records.failure import FailureClass
+from assay.records.privacy import scrub_values
 from assay.scratch import Scratch
 
 _JOB_LINE = re.compile(r"^\[assay\] job (?P<folder>.+)$", re.MULTILINE)
@@ -186,9 +187,9 @@ class Launcher:
         accepted = accept(ending, log, None if fallback else facts.failure)
         return TrialResult(
             failure=accepted.failure,
-            error=accepted.error,
-            evidence=accepted.evidence,
-            facts=facts,
+            error=scrub_values(accepted.error),
+            evidence=tuple(scrub_values(accepted.evidence)),
+            facts=replace(facts, evidence=tuple(scrub_values(facts.evidence))),
             files=tuple(outcome.output_files()),
             samples_ms=tuple(observation.samples_ms) if observation else (),
         )

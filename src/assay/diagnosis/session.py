@@ -15,6 +15,7 @@ from assay.diagnosis.pieces import Piece, carve
 from assay.diagnosis.subject import Reference, Subject
 from assay.errors import AssayError
 from assay.lanes.base import Json
+from assay.records.privacy import scrub
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -153,7 +154,7 @@ class Session:
                 made.append(Candidate(what, self.carve(nodes)))
                 steps.append(None)
             except AssayError as error:
-                steps.append(Step("", what, tuple(nodes), "skipped", error=str(error)))
+                steps.append(Step("", what, tuple(nodes), "skipped", error=scrub(str(error))))
         done = iter(self.run(made))
         return [next(done) if step is None else step for step in steps]
 
