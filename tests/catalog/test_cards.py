@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from assay import records
-from assay.catalog import add_pitfall, build_card, check_card
+from assay import build_card, check_card, records
+from assay.catalog import add_pitfall
 from assay.errors import AssayError
 from record_data import (
     SEED,

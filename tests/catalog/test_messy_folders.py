@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from assay import records
-from assay.catalog import build_card, check_card
+from assay import build_card, check_card, records
 from assay.catalog.check import check_cards
 from assay.catalog.database import open_catalog
 from assay.catalog.find import find_card
 from assay.catalog.scan import scan
 from assay.cli import main
 from assay.errors import AssayError
+from assay.report.card import render_card
 from record_data import SEED, SEED_ID, device_entry, device_run, plain_device_file, write_json
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
@@ -158,7 +158,10 @@ def test_a_card_that_is_a_pipe_is_an_error_and_not_a_wait(tmp_path: Path) -> Non
     write_json(tmp_path / "cards/broken/card.json", {})
     with pytest.raises(AssayError, match="is not a plain file"):
         find_card(tmp_path, "pipe")
-    found = {result.model_id: result.findings for result in check_cards(tmp_path, ["a", "broken", "none", "pipe"])}
+    found = {
+        result.model_id: result.findings
+        for result in check_cards(tmp_path, ["a", "broken", "none", "pipe"], render=render_card)
+    }
     assert found["a"] == []
     assert "schema_version" in found["broken"][0].text
     assert "does not exist" in found["none"][0].text

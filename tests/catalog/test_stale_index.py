@@ -1,8 +1,8 @@
 import json
 from pathlib import Path
 
-from assay import records
-from assay.catalog import stale, write_index
+from assay import records, write_index
+from assay.catalog import stale
 from assay.catalog.database import open_catalog
 from record_data import browser_entry, device_entry
 

@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from assay.catalog.check import check_card as check_card
     from assay.catalog.database import open_catalog as open_catalog
     from assay.catalog.difference import diff as diff
+    from assay.catalog.find import find_card as find_card
     from assay.catalog.index import write_index as write_index
+    from assay.catalog.ready import query as query
+    from assay.catalog.ready import ready_queries as ready_queries
     from assay.catalog.ready import run_ready as run_ready
     from assay.catalog.staleness import stale as stale
 
@@ -21,8 +24,9 @@ __getattr__, __dir__ = lazy(
         "check": ("check_card",),
         "database": ("open_catalog",),
         "difference": ("diff",),
+        "find": ("find_card",),
         "index": ("write_index",),
-        "ready": ("run_ready",),
+        "ready": ("query", "ready_queries", "run_ready"),
         "staleness": ("stale",),
     },
 )

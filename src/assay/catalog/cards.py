@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -35,6 +35,11 @@ Orphans = Literal["refuse", "keep", "drop"]
 as it is, or drop it."""
 
 
+Render = Callable[[Card], str]
+"""Gives the text of `CARD.md`. What a catalog holds is known here, how it looks is not: `assay.build_card` and
+`assay.check_card` pass the look of `assay.report.card`."""
+
+
 @dataclass
 class Built:
     """A card that was built and not yet written.
@@ -54,6 +59,7 @@ def build_card(
     root: Path,
     model_id: str,
     *,
+    render: Render,
     meta: Path | None = None,
     orphans: Orphans = "refuse",
     version: str | None = None,
@@ -66,6 +72,7 @@ def build_card(
     Args:
         root: The output folder.
         model_id: The model.
+        render: Gives the text of `CARD.md`.
         meta: A `meta.yaml` that takes the place of the one in the card's folder.
         orphans: What to do with a cell that the card has today and no record gives.
         version: Schema version to write, `1.2` or `1.3`; by default that of the present card, or 1.2.
@@ -77,8 +84,6 @@ def build_card(
         AssayError: There is no record of the model; the rebuild would drop a cell and `orphans` is `refuse`;
             the present card or `meta` is broken.
     """
-    from assay.report.card import render_card
-
     folder = card_folder(root, model_id)
     meta_text = read_bytes(meta) if meta is not None else None
     with locked(root):
@@ -94,7 +99,7 @@ def build_card(
         if meta_text is not None:
             write_atomic(folder / metas.FILE, meta_text)
         write_atomic(folder / CARD_JSON, built.card.to_json())
-        write_atomic(folder / CARD_MD, render_card(built.card))
+        write_atomic(folder / CARD_MD, render(built.card))
     return folder / CARD_JSON
 
 

@@ -48,7 +48,7 @@ class CheckResult:
     notes: list[str] = field(default_factory=list[str])
 
 
-def check_card(root: Path, model_id: str) -> CheckResult:
+def check_card(root: Path, model_id: str, *, render: cards.Render) -> CheckResult:
     """Build a model's card again, in memory, and compare it with the files.
 
     A card whose records are all elsewhere (one that was copied here) can only be checked for its form; a note
@@ -57,12 +57,11 @@ def check_card(root: Path, model_id: str) -> CheckResult:
     Args:
         root: The output folder.
         model_id: The model.
+        render: Gives the text that `CARD.md` should have.
 
     Raises:
         AssayError: There is no such card.
     """
-    from assay.report.card import render_card
-
     folder = cards.card_folder(root, model_id)
     path = folder / cards.CARD_JSON
     result = CheckResult(model_id)
@@ -86,20 +85,21 @@ def check_card(root: Path, model_id: str) -> CheckResult:
         text = "the values are right, the text is not in canonical form"
         # A card that came from elsewhere keeps its own form until it is built here.
         _add(result, text, path, copied=bool(built.missing))
-    _check_markdown(result, folder / cards.CARD_MD, render_card(card), copied=bool(built.missing))
+    _check_markdown(result, folder / cards.CARD_MD, render(card), copied=bool(built.missing))
     return result
 
 
-def check_cards(root: Path, model_ids: Iterable[str]) -> Iterator[CheckResult]:
+def check_cards(root: Path, model_ids: Iterable[str], *, render: cards.Render) -> Iterator[CheckResult]:
     """Check several cards; one that cannot be checked is a finding, and the rest is checked.
 
     Args:
         root: The output folder.
         model_ids: The models.
+        render: See `check_card`.
     """
     for model_id in model_ids:
         try:
-            yield check_card(root, model_id)
+            yield check_card(root, model_id, render=render)
         except AssayError as error:
             path = root / CARDS / model_id / cards.CARD_JSON
             yield CheckResult(model_id, [CardFinding(path, "", "", "", str(error))])

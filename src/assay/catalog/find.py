@@ -14,7 +14,7 @@ from assay.records.document import DocumentError
 from assay.records.layout import CARDS, DEVICE_RUNS, SWEEPS
 
 
-def find_card(root: Path, model: str) -> Card:
+def find_card(root: Path | str, model: Path | str) -> Card:
     """Find a card.
 
     Args:
@@ -25,7 +25,7 @@ def find_card(root: Path, model: str) -> Card:
     Raises:
         AssayError: There is no such card, there are several, or it is broken.
     """
-    path = Path(model)
+    root, path, model = Path(root), Path(model), str(model)
     if path.suffix == ".json" and path.is_file():
         return read_card(path)
     if path.is_file():

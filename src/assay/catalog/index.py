@@ -1,8 +1,8 @@
-"""The index of a catalog: for programs (`index.json`), for people (`INDEX.md`) and for language models
-(`llms.txt`)."""
+"""The index of a catalog: for programs (`index.json`), and what is rendered from it for other readers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from assay.records.document import WRITTEN
 from assay.records.files import write_atomic
 
 INDEX_JSON = "index.json"
-INDEX_MD = "INDEX.md"
-LLMS_TXT = "llms.txt"
+
+Render = Callable[[dict[str, Any]], str]
+"""Gives a text from the value of `index.json`."""
 
 _CELL_FIELDS = (
     "device",
@@ -39,11 +40,14 @@ _CELL_FIELDS = (
 _CARD_FIELDS = ("family", "task", "license", "source_url", "files", "pitfalls", "card")
 
 
-def write_index(root: Path, progress: Progress = lambda done, total: None) -> tuple[list[Path], list[str]]:
-    """Write `index.json`, `INDEX.md` and `llms.txt` into a catalog's folder.
+def write_index(
+    root: Path, renders: Mapping[str, Render], progress: Progress = lambda done, total: None
+) -> tuple[list[Path], list[str]]:
+    """Write `index.json`, and what is rendered from it, into a catalog's folder.
 
     Args:
         root: The catalog's folder.
+        renders: Name of a file -> what gives its text.
         progress: Told of long work.
 
     Returns:
@@ -52,14 +56,8 @@ def write_index(root: Path, progress: Progress = lambda done, total: None) -> tu
     Raises:
         AssayError: There is no catalog, or the folder cannot be written to.
     """
-    from assay.report.index import render_index, render_llms
-
     index, problems = build_index(root, progress)
-    texts = {
-        INDEX_JSON: canonical.dumps(index),
-        INDEX_MD: render_index(index),
-        LLMS_TXT: render_llms(index),
-    }
+    texts = {INDEX_JSON: canonical.dumps(index)} | {name: render(index) for name, render in renders.items()}
     for name, text in texts.items():
         write_atomic(root / name, text)
     return [root / name for name in texts], problems

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from assay.catalog.database import Catalog, Table
+from assay.catalog.database import Catalog, Table, open_catalog
 from assay.errors import AssayError
 from assay.records import versions
 
@@ -114,6 +115,33 @@ def ready_queries() -> dict[str, ReadyQuery]:
         ),
     )
     return {query.name: query for query in queries}
+
+
+def query(root: Path | str, question: str, *, since: str | None = None) -> Table:
+    """Ask one question of a folder of records and cards.
+
+    Files that cannot be read are not in the answer; `SELECT * FROM problems` names them.
+
+    Args:
+        root: The folder with `data/` and `cards/`.
+        question: SQL over the views `runs`, `cells`, `cards`, `evidence`, `benchmarks` and `problems`, or the name
+            of one of `ready_queries`.
+        since: A runtime version, for a ready query that compares with one.
+
+    Returns:
+        The answer's columns and rows; `Table.records` gives them as dicts.
+
+    Raises:
+        AssayError: There is nothing to ask, the query is wrong, or DuckDB is not installed.
+    """
+    with open_catalog(Path(root)) as catalog:
+        return ask(catalog, question, since)
+
+
+def ask(catalog: Catalog, question: str, since: str | None = None) -> Table:
+    """Ask one question of an open catalog; arguments and errors are those of `query`."""
+    text = question.strip()
+    return catalog.sql(question) if any(c.isspace() for c in text) else run_ready(catalog, text, since)
 
 
 def run_ready(catalog: Catalog, name: str, since: str | None = None) -> Table:

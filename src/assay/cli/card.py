@@ -53,7 +53,8 @@ def build(
     Each cell (device, lane, signature, context length, file) takes its newest measured run by date. A rebuild
     that would drop a cell of the present card is refused, unless --keep-cells or --drop-cells says what to do.
     """
-    from assay.catalog.cards import Orphans, build_card
+    import assay
+    from assay.catalog.cards import Orphans
     from assay.cli._output import progress
     from assay.errors import AssayError
 
@@ -69,7 +70,7 @@ def build(
     with progress() as bar:
         for name in bar.track(names, description="cards"):
             try:
-                print(build_card(root, name, meta=meta, orphans=orphans, version=schema))
+                print(assay.build_card(root, name, meta=meta, orphans=orphans, version=schema))
             except AssayError as error:
                 if len(names) == 1:
                     raise
@@ -83,16 +84,18 @@ def check(models: Ids = None, root: Dir = Path("assay-out"), as_json: AsJson = F
     """Find what in a card is not what its records make: edits by hand, old cards. Exit 1 if there is any."""
     import dataclasses
 
-    from assay.catalog.check import check_card, check_cards
+    import assay
+    from assay.catalog.check import check_cards
     from assay.cli._output import err, out, print_json, progress
+    from assay.report.card import render_card
     from assay.report.tables import check_lines, safe
 
     names = _models(root, models)
     with progress() as bar:
         if len(names) == 1:
-            results = [check_card(root, names[0])]
+            results = [assay.check_card(root, names[0])]
         else:
-            results = list(check_cards(root, bar.track(names, description="checking")))
+            results = list(check_cards(root, bar.track(names, description="checking"), render=render_card))
     for note in dict.fromkeys(note for result in results for note in result.notes):
         err.print(f"[yellow]note:[/] {safe(note, 1000)}", soft_wrap=True)
     if as_json:

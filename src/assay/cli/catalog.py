@@ -19,11 +19,12 @@ def index(
     as_json: Annotated[bool, typer.Option("--json", help="Print the index as JSON on stdout too.")] = False,
 ) -> None:
     """Write index.json, INDEX.md (a table of all models) and llms.txt into DIR."""
-    from assay.catalog.index import INDEX_JSON, write_index
+    import assay
+    from assay.catalog.index import INDEX_JSON
     from assay.cli._reading import name_unread, reading
 
     with reading() as progress:
-        paths, problems = write_index(root, progress)
+        paths, problems = assay.write_index(root, progress)
     name_unread(problems, root)
     if as_json:
         print((root / INDEX_JSON).read_text(encoding="utf-8"), end="")

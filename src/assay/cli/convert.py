@@ -70,16 +70,15 @@ def convert(
 
     from rich.console import Console
 
+    import assay
     from assay.cli._output import err, print_json
-    from assay.conversion import ConversionDiffers
-    from assay.conversion.pipeline import convert as run
 
     # The converter's own output is kept off descriptor 2 while it works; ours goes to a copy of it.
     with os.fdopen(os.dup(2), "w") as copy:
         console = Console(file=copy, force_terminal=err.is_terminal, highlight=False)
         with console.status("starting") as status:
             try:
-                made = run(
+                made = assay.convert(
                     recipe,
                     out,
                     checkpoint=checkpoint,
@@ -93,7 +92,7 @@ def convert(
                     command=("assay", *sys.argv[1:]),
                     notify=lambda stage: status.update(f"{stage} ..."),
                 )
-            except ConversionDiffers as error:
+            except assay.ConversionDiffers as error:
                 status.stop()
                 _show_checks(error.checks)
                 err.print(f"[red]not written:[/red] {error.message}", soft_wrap=True)

@@ -81,55 +81,42 @@ def diagnose(
     """
     import json
 
+    import assay
     from assay import records
-    from assay.catalog import add_pitfall, build_card
     from assay.cli._output import err, print_json
     from assay.cli._output import out as stdout
     from assay.diagnosis import engine, text
-    from assay.diagnosis.subject import load_outputs, load_sets
-    from assay.lanes import registry
-    from assay.models.artifact import check_id, model_ids
 
-    shapes = parse_shapes(shape or [])
-    if model_id is not None:
-        check_id(model_id)
-    if reference is not None:
-        registry.find(reference)
-    sets, names = load_sets(model, signature, shapes, inputs)
-    settings = engine.Settings(
-        signature=signature,
-        shapes=shapes,
-        sets=sets,
-        set_names=names,
-        expected=load_outputs(source_outputs),
-        reference=reference,
-        options=dict(map(_option, option or [])),
-        seed=seed,
-        threads=threads,
-        time_limit_s=time_limit,
-        fix=fix,
-        regions=regions,
-        resume=not fresh,
-        out=out / "diagnose",
-    )
     with err.status("starting") as status:
 
         def tell(progress: engine.Progress) -> None:
             left = "" if progress.seconds_left is None else f", about {progress.seconds_left:.0f} s left"
             status.update(f"{progress.stage} (process {progress.launches} of about {progress.expected}{left})")
 
-        finding = engine.diagnose(model, lane, settings, on_progress=tell)
-    folder = engine.folder_of(out / "diagnose", model, lane)
-    pitfall = text.pitfall(finding, str(folder.relative_to(out)))
-    if pitfall is not None:
-        name = model_id or model_ids([model])[0]
-        kept = add_pitfall(out, name, pitfall)
-        if (kept.parent / "card.json").is_file():
-            build_card(out, name)
+        finding = assay.diagnose(
+            model,
+            lane,
+            reference=reference,
+            inputs=inputs,
+            source_outputs=source_outputs,
+            shapes=parse_shapes(shape or []),
+            signature=signature,
+            options=dict(map(_option, option or [])),
+            seed=seed,
+            threads=threads,
+            time_limit_s=time_limit,
+            fix=fix,
+            regions=regions,
+            resume=not fresh,
+            out=out,
+            model_id=model_id,
+            on_progress=tell,
+        )
     if as_json:
         print_json(json.loads(records.dumps(finding.to_dict())))
     else:
         for line in text.lines(finding):
             stdout.print(line, markup=False, soft_wrap=True)
+        folder = engine.folder_of(out / engine.FOLDER, model, lane)
         stdout.print(f"files: {folder}", markup=False, soft_wrap=True)
     raise typer.Exit(1 if finding.found else 0)

@@ -35,12 +35,12 @@ def inspect(
 
     Exit code: 0, or 2 if the file is not a sound model.
     """
+    import assay
     from assay.cli._output import err, out, print_json
-    from assay.graph.inspection import inspect_file
     from assay.report import inspect_table
     from assay.report.draw import draw
 
-    inspected = inspect_file(model, part)
+    inspected = assay.inspect(model, part=part)
     # First of all: whoever reads the table may stop reading.
     if html is not None:
         draw(inspected, html, subgraph=subgraph, lane=lane)

@@ -14,7 +14,9 @@ app = typer.Typer(add_completion=False)
 )
 def lint(
     model: Annotated[Path, typer.Argument(help="A .tflite file.")],
-    lane: Annotated[str, typer.Option("--lane", help="The accelerator.")] = "gpu_mldrift",
+    lane: Annotated[
+        str | None, typer.Option("--lane", help="The accelerator. Default: gpu_mldrift.", show_default=False)
+    ] = None,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,16 +44,12 @@ def lint(
 
     Exit code: 0; 1 if a --fail-on condition holds; 2 if the model or an option is not usable.
     """
+    import assay
     from assay.cli._output import out, print_json
-    from assay.linting import lint as lint_model
     from assay.linting.gate import Gate
-    from assay.linting.matrix import for_lane, joined, load
 
     gate = Gate.parse(fail_on or [], allow_unknown=allow_unknown)
-    chosen = for_lane(lane)
-    for folder in matrix or []:
-        chosen = joined(chosen, load(folder))
-    report = lint_model(model, chosen)
+    report = assay.lint(model, lane=lane, matrices=matrix or [])
     reasons = gate.reasons(report)
     if as_json:
         print_json({**report.to_json(), "failed": reasons})

@@ -38,15 +38,11 @@ def query(
     if sql is None:
         raise AssayError("what to ask?", fix='assay query --list, or assay query "SELECT ... FROM cells"')
     from assay.catalog.database import open_catalog
+    from assay.catalog.ready import ask
     from assay.cli._reading import name_unread, reading
 
     with reading() as progress, open_catalog(root, rebuild=rebuild, progress=progress) as catalog:
-        if any(c.isspace() for c in sql.strip()):
-            table = catalog.sql(sql)
-        else:
-            from assay.catalog.ready import run_ready
-
-            table = run_ready(catalog, sql.strip(), since)
+        table = ask(catalog, sql, since)
         problems = catalog.problems()
     name_unread(problems, root)
     _print_table(table.columns, table.rows, as_json, as_csv)

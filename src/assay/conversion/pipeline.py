@@ -107,9 +107,9 @@ class ConvertedModel:
 
 def convert(
     recipe: Recipe | str,
-    out: Path,
+    out: Path | str,
     *,
-    checkpoint: Path | None = None,
+    checkpoint: Path | str | None = None,
     seed: int | None = None,
     variant: str | None = None,
     precision: str = "fp32",
@@ -150,6 +150,7 @@ def convert(
     from assay.conversion.verify import verify
 
     need("torch", "litert_torch", "ai_edge_quantizer", "ai_edge_litert", extra="convert")
+    out, checkpoint = Path(out), None if checkpoint is None else Path(checkpoint)
     if out.suffix != ".tflite":
         raise AssayError(f"{out} does not end in .tflite", fix="name the file to write, for example model.tflite")
     if precision not in PRECISIONS:

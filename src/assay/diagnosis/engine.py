@@ -38,6 +38,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 CPU_LANES = ("cpu_xnnpack", "cpu_reference")
 
 
+FOLDER = "diagnose"
+"""Folder of findings in a folder of records and cards."""
+
+
 @dataclass(frozen=True)
 class Progress:
     """How far a diagnosis is.

@@ -25,6 +25,7 @@ from assay.measure.settings import FAIL_ON, Settings
 from assay.models.artifact import check_id, model_ids
 from assay.records.meta import read_meta
 from assay.records.store import locked
+from assay.report.card import render_card
 from assay.scratch import Scratch
 
 __all__ = ["FAIL_ON", "Report", "RunResult", "Settings", "meta_file", "plan_lanes", "run_models"]
@@ -190,7 +191,7 @@ def _run_model(path: Path, model_id: str, plan: _Plan, report: Report, done: Cal
         return
     plan.notify(f"{model_id}: card")
     try:
-        report.cards.append(catalog.build_card(settings.out, model_id, meta=meta))
+        report.cards.append(catalog.build_card(settings.out, model_id, render=render_card, meta=meta))
     except AssayError as error:
         # The runs are on disk; what is wrong with the card, a person must decide.
         report.warnings.append(f"no card: {error}")

@@ -27,7 +27,8 @@ CPU; it runs (outputs not compared); it runs and outputs match."""
 
 _THERMAL = re.compile(r"\bthermal=(\S+)")
 _THROTTLED = re.compile(r"\bthrottled=(0x[0-9a-fA-F]+)")
-_CPU_LANES = ("cpu", "wasm")
+_CPU_WORDS = ("cpu", "wasm")
+"""How names of lanes that ask for no accelerator begin, in records that do not say it otherwise."""
 _COOL = ("NONE->NONE", "NONE", "nominal")
 
 
@@ -203,20 +204,6 @@ def newest(rows: Iterable[RunRow]) -> list[RunRow]:
     return list(best.values())
 
 
-def status(
-    *, accelerator: str, loads: bool, runs: bool, failed: bool, full_delegation: bool | None, match: bool | None
-) -> str:
-    """What a run says in one word, one of `STATUSES`."""
-    if not loads or not runs or failed:
-        return "failed"
-    if match is False:
-        return "wrong"
-    # XNNPACK leaves what it does not know to the plain kernels, on the same CPU: nothing fell back.
-    if full_delegation is False and not accelerator.startswith(_CPU_LANES):
-        return "partial"
-    return "match" if match else "runs"
-
-
 def device_rows(document: DeviceRunFile | PlainDeviceRunFile, record: str) -> Iterator[RunRow]:
     """The runs of a device-run record."""
     if isinstance(document, DeviceRunFile):
@@ -271,7 +258,7 @@ def device_row(
     row.os_build, row.vendor_sdk = env.os_build, env.vendor_sdk
     row.prefill_tokens_per_s, row.decode_tokens_per_s = run.prefill_tokens_per_s, run.decode_tokens_per_s
     row.ttft_ms = run.ttft_ms
-    row.status = _status(run, run.accelerator)
+    row.status = _status(run, run.accelerator, run.metrics)
     return row
 
 
@@ -292,19 +279,26 @@ def browser_row(
     if adapter is not None and row.adapter is None:
         parts = (adapter.vendor, adapter.architecture, adapter.device, adapter.description)
         row.adapter = " ".join(part for part in parts if part) or None
-    row.status = _status(run, run.backend)
+    row.status = _status(run, run.backend, run.metrics or {})
     return row
 
 
-def _status(run: DeviceRun | BrowserRun, accelerator: str) -> str:
-    return status(
-        accelerator=accelerator,
-        loads=run.loads,
-        runs=run.runs,
-        failed=run.failure_class is not None,
-        full_delegation=run.full_delegation,
-        match=run.output_match,
-    )
+def _status(run: DeviceRun | BrowserRun, accelerator: str, metrics: dict[str, Any]) -> str:
+    """What a run says in one word, one of `STATUSES`."""
+    if not run.loads or not run.runs or run.failure_class is not None:
+        return "failed"
+    if run.output_match is False:
+        return "wrong"
+    # XNNPACK leaves what it does not know to the plain kernels, on the same CPU: nothing fell back.
+    if run.full_delegation is False and _accelerated(accelerator, metrics):
+        return "partial"
+    return "match" if run.output_match else "runs"
+
+
+def _accelerated(accelerator: str, metrics: dict[str, Any]) -> bool:
+    """Whether an accelerator was asked for: what the record says, else the first word of the lane's name."""
+    said = _flag(metrics, "accelerated")
+    return not accelerator.startswith(_CPU_WORDS) if said is None else said
 
 
 def _row(

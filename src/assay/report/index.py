@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
 from assay.report.text import code, escape, link, number
+
+INDEX_MD = "INDEX.md"
+LLMS_TXT = "llms.txt"
 
 _MEANINGS = {
     "match": "it runs and its outputs match the reference",
@@ -15,6 +19,11 @@ _MEANINGS = {
     "failed": "it does not load or run",
 }
 _BEST_FIRST = tuple(_MEANINGS)
+
+
+def renders() -> dict[str, Callable[[dict[str, Any]], str]]:
+    """What is rendered from an index: name of the file -> what gives its text."""
+    return {INDEX_MD: render_index, LLMS_TXT: render_llms}
 
 
 def render_index(index: dict[str, Any]) -> str:
