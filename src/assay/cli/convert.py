@@ -62,7 +62,7 @@ def convert(
 
     Every output is compared with PyTorch's on three sets of inputs; a model that differs is not written.
     Beside MODEL.tflite goes MODEL.meta.yaml with the command, the versions, sha256 and size: give it to
-    `assay run --meta`. A function of yours returns (module, example inputs), or an assay.conversion.Plan.
+    `assay run --meta`. A function of yours returns (module, example inputs), or an assay.Plan.
 
     Exit code: 0 written, 1 the converted model differs from PyTorch, 2 something is missing or cannot convert.
     """

@@ -1,10 +1,9 @@
 """Recipes from PyTorch to .tflite, with the rewrites that keep a graph on the accelerator.
 
-    from pathlib import Path
-    from assay.conversion import convert
+    import assay
 
-    weights = Path("sam2.1_hiera_tiny.pt")
-    made = convert("sam2.1-hiera-tiny-mask-decoder", Path("decoder.tflite"), checkpoint=weights)
+    weights = "sam2.1_hiera_tiny.pt"
+    made = assay.convert("sam2.1-hiera-tiny-mask-decoder", "decoder.tflite", checkpoint=weights)
     print(made.nodes, made.checks[0].scores)
 
 PyTorch and the converter come with the `convert` extra and are imported only when something is converted.

@@ -1,4 +1,4 @@
 """Which op or subgraph a lane gets wrong, and the smallest file that shows it.
 
-`assay.diagnosis.engine.diagnose(path, lane, settings)` is what `assay diagnose` calls.
+`assay.diagnose` is its door; `assay.diagnosis.engine.diagnose` takes arrays for inputs and writes no card.
 """
