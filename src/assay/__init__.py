@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from assay import catalog, graph, records
     from assay.catalog.cards import Orphans
     from assay.catalog.check import CheckResult
-    from assay.conversion import Conversion, ConversionDiffers, ModelFacts, Plan, Recipe, convert
+    from assay.conversion import ConversionDiffers, ConvertedModel, ModelFacts, Plan, Recipe, convert
     from assay.diagnosis.engine import Progress
     from assay.diagnosis.finding import Finding
     from assay.errors import AssayError
@@ -44,7 +44,7 @@ else:
     __getattr__, _ = lazy(
         __name__,
         {
-            "conversion": ("Conversion", "ConversionDiffers", "ModelFacts", "Plan", "Recipe", "convert"),
+            "conversion": ("ConvertedModel", "ConversionDiffers", "ModelFacts", "Plan", "Recipe", "convert"),
             "diagnosis.finding": ("Finding",),
             "errors": ("AssayError",),
             "graph.inspection": ("Inspected",),
@@ -59,8 +59,8 @@ else:
 
 __all__ = [
     "AssayError",
-    "Conversion",
     "ConversionDiffers",
+    "ConvertedModel",
     "Finding",
     "Inspected",
     "LintReport",

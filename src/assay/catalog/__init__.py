@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from assay.catalog.ready import ready_queries as ready_queries
     from assay.catalog.ready import run_ready as run_ready
     from assay.catalog.staleness import stale as stale
-
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "cards": ("add_pitfall", "build_card"),
-        "check": ("check_card",),
-        "database": ("open_catalog",),
-        "difference": ("diff",),
-        "find": ("find_card",),
-        "index": ("write_index",),
-        "ready": ("query", "ready_queries", "run_ready"),
-        "staleness": ("stale",),
-    },
-)
+else:
+    # Not for type checkers, which would take any misspelt name for one that loads later.
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "cards": ("add_pitfall", "build_card"),
+            "check": ("check_card",),
+            "database": ("open_catalog",),
+            "difference": ("diff",),
+            "find": ("find_card",),
+            "index": ("write_index",),
+            "ready": ("query", "ready_queries", "run_ready"),
+            "staleness": ("stale",),
+        },
+    )

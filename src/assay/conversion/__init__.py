@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from assay.conversion.pipeline import ConvertedModel, convert
     from assay.conversion.recipe import ModelFacts, Plan, Recipe, Request
     from assay.conversion.verify import ConversionDiffers
-
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "pipeline": ("ConvertedModel", "convert"),
-        "recipe": ("ModelFacts", "Plan", "Recipe", "Request"),
-        "verify": ("ConversionDiffers",),
-    },
-)
+else:
+    # Not for type checkers, which would take any misspelt name for one that loads later.
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "pipeline": ("ConvertedModel", "convert"),
+            "recipe": ("ModelFacts", "Plan", "Recipe", "Request"),
+            "verify": ("ConversionDiffers",),
+        },
+    )
 
 __all__ = [
     "ConversionDiffers",

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from assay.graph.bundle import read_all
     from assay.graph.edit import cut, tap
     from assay.graph.facts import summarize
-
-__getattr__ = lazy(__name__, {"bundle": ("read_all",), "edit": ("cut", "tap"), "facts": ("summarize",)})[0]
+else:
+    # Not for type checkers, which would take any misspelt name for one that loads later.
+    __getattr__ = lazy(__name__, {"bundle": ("read_all",), "edit": ("cut", "tap"), "facts": ("summarize",)})[0]
 
 __all__ = [
     "Buffer",

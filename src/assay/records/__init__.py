@@ -44,49 +44,50 @@ if TYPE_CHECKING:
     from assay.records.store import append_device_run as append_device_run
     from assay.records.store import read_browser_sweep as read_browser_sweep
     from assay.records.store import read_device_runs as read_device_runs
-
-__getattr__, __dir__ = lazy(
-    __name__,
-    {
-        "benchmark": ("BenchmarkFile", "BenchmarkRecord"),
-        "canonical": ("dumps",),
-        "card": (
-            "Artifact",
-            "BrowserBlock",
-            "Card",
-            "Conversion",
-            "Delegation",
-            "DeviceBlock",
-            "DeviceCell",
-            "ModelInfo",
-            "Pitfall",
-            "PitfallFile",
-        ),
-        "document": ("Document", "DocumentError", "parse", "read"),
-        "failure": ("FailureClass",),
-        "record": (
-            "BrowserEntry",
-            "BrowserSweepFile",
-            "DeviceEntry",
-            "DeviceRunFile",
-            "PlainDeviceRunFile",
-            "PlainSweepFile",
-        ),
-        "runs": (
-            "BrowserEnv",
-            "BrowserRun",
-            "DeviceRun",
-            "RecordArtifact",
-            "RefusedOp",
-            "RunEnv",
-            "WebGpuAdapter",
-        ),
-        "store": (
-            "UnsavedRunError",
-            "append_browser_run",
-            "append_device_run",
-            "read_browser_sweep",
-            "read_device_runs",
-        ),
-    },
-)
+else:
+    # Not for type checkers, which would take any misspelt name for one that loads later.
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "benchmark": ("BenchmarkFile", "BenchmarkRecord"),
+            "canonical": ("dumps",),
+            "card": (
+                "Artifact",
+                "BrowserBlock",
+                "Card",
+                "Conversion",
+                "Delegation",
+                "DeviceBlock",
+                "DeviceCell",
+                "ModelInfo",
+                "Pitfall",
+                "PitfallFile",
+            ),
+            "document": ("Document", "DocumentError", "parse", "read"),
+            "failure": ("FailureClass",),
+            "record": (
+                "BrowserEntry",
+                "BrowserSweepFile",
+                "DeviceEntry",
+                "DeviceRunFile",
+                "PlainDeviceRunFile",
+                "PlainSweepFile",
+            ),
+            "runs": (
+                "BrowserEnv",
+                "BrowserRun",
+                "DeviceRun",
+                "RecordArtifact",
+                "RefusedOp",
+                "RunEnv",
+                "WebGpuAdapter",
+            ),
+            "store": (
+                "UnsavedRunError",
+                "append_browser_run",
+                "append_device_run",
+                "read_browser_sweep",
+                "read_device_runs",
+            ),
+        },
+    )
