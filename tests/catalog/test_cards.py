@@ -111,6 +111,23 @@ def test_a_card_stands_alone(tmp_path: Path) -> None:
     assert card.browser.backends[0].metrics == {"file_sha256": SHA}
 
 
+def test_a_card_of_old_records_names_files_and_no_folders(tmp_path: Path) -> None:
+    lines = ["/work/x/m.tflite: no", "/usr/lib/libvulkan.so.1: no", "RESHAPE: /conv1/Conv"]
+    entry = device_entry(error="could not open '/home/anna/m.tflite'", evidence=lines)
+    command = ["assay", "run", "/home/anna/m.tflite", "--out", "/work/out"]
+    records.append_device_run(tmp_path, "m", "desk", entry | {"command": command})
+    meta = tmp_path / "meta.yaml"
+    meta.write_text("conversion: {command: assay convert m --out /home/anna/m.tflite}")
+    card = built(tmp_path, meta=meta, version="1.3")
+    assert card.device is not None
+    run = card.device.records[0].run
+    assert run.error == "could not open 'm.tflite'"
+    assert run.evidence == ["m.tflite: no", *lines[1:]]
+    assert card.device.records[0].to_value()["command"] == ["assay", "run", "m.tflite", "--out", "out"]
+    assert card.conversion.command == "assay convert m --out m.tflite"
+    assert not check_card(tmp_path, "m").findings
+
+
 def test_records_of_other_producers_make_cards(tmp_path: Path) -> None:
     run = device_run(
         accelerator="npu", env={"runtime": "litert-lm", "runtime_version": "0.16.0"}, latency_p50_ms=None

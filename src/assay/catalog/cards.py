@@ -16,6 +16,7 @@ from assay.records.card import Artifact, Card, Conversion, ModelInfo, Pitfall, P
 from assay.records.document import LATEST, WRITTEN, DocumentError, check, read, read_bytes, schema_version
 from assay.records.files import write_atomic
 from assay.records.layout import BENCHMARKS, CARDS, DEVICE_RUNS, SWEEPS
+from assay.records.privacy import NOWHERE, scrub_command, scrub_values
 from assay.records.record import (
     BrowserEntry,
     DeviceEntry,
@@ -252,7 +253,7 @@ def _head(model_id: str, version: str, said: metas.Meta | None, present: Card | 
     return {
         "schema_version": version,
         "model": model.to_value(),
-        "conversion": conversion,
+        "conversion": scrub_values(conversion, NOWHERE),
         "delegation": delegation.to_value() if delegation else None,
     }
 
@@ -368,12 +369,16 @@ def _browser_cell(run: _Run, version: str) -> dict[str, Any]:
     return value
 
 
+_TELLING = ("delegation_evidence", "error", "evidence")
+
 _BROWSER_FIELDS = frozenset(name for name, field in BrowserRun.model_fields.items() if field.is_required())
 
 
 def _run_value(run: _Run) -> dict[str, Any]:
-    """The run, word for word, with what its cell is known by: a card must stand alone."""
+    """The run, word for word but for paths, with what its cell is known by: a card must stand alone."""
     value = run.run.to_value()
+    # Records of earlier versions have paths; the same card must come of them on every machine.
+    value |= {name: scrub_values(value[name], NOWHERE) for name in _TELLING if value.get(name)}
     metrics = dict(value.get("metrics") or {})
     if run.row.file_sha256 is not None:
         metrics.setdefault("file_sha256", run.row.file_sha256)
@@ -386,6 +391,8 @@ def _run_value(run: _Run) -> dict[str, Any]:
 
 def _additions(entry: DeviceEntry | BrowserEntry, names: Iterable[str]) -> dict[str, Any]:
     value = entry.to_value()
+    value["command"] = scrub_command(value["command"], NOWHERE)
+    value["host"] = scrub_values(value["host"], NOWHERE)
     return {name: value[name] for name in names if value.get(name)}
 
 
