@@ -63,12 +63,11 @@ def test_runs_and_gives_the_numbers_and_its_environment(lane, make_job):
     assert not list(Path(job.workdir).glob("*chrom*")), "a profile was left"
 
 
-@pytest.mark.slow
-def test_threads_and_the_build_without_jspi_can_be_chosen(make_job):
-    outcome, facts, _ = run("wasm_xnnpack", make_job(double(), runs=0, wasm_threads=2))
+def test_threads_and_the_build_without_jspi_can_be_chosen(worker, make_job):
+    outcome, facts, _ = run("wasm_xnnpack", make_job(double(), runs=0, wasm_threads=2), runner=worker)
     assert outcome.observation.facts["env"]["wasm_build"] == "threaded"
     assert facts.metrics["wasm_threads"] > 1
-    outcome, _, _ = run("wasm_xnnpack", make_job(double(), runs=0, jspi=False))
+    outcome, _, _ = run("wasm_xnnpack", make_job(double(), runs=0, jspi=False), runner=worker)
     assert outcome.observation.facts["env"]["wasm_build"] == "single"
     assert outcome.observation.facts["env"]["jspi"] is False
     assert outcome.observation.facts["env"]["jspi_supported"] is True
@@ -97,7 +96,6 @@ def test_a_run_that_resolves_after_loading_failed_is_no_latency(worker, make_job
     assert any("unresolved custom op: NoSuchOp" in line for line in acceptance.evidence)
 
 
-@pytest.mark.slow
 def test_the_memory_ceiling_of_webassembly(worker, make_job):
     _, _, acceptance = run("wasm_xnnpack", make_job(tiled(1500 * 1024, reduced=True)), runner=worker)
     assert acceptance.failure is FailureClass.WASM_MEMORY_CEILING
@@ -124,7 +122,6 @@ def test_a_graph_that_is_shared_with_the_cpu_is_counted_and_needs_jspi(worker, m
     assert acceptance.failure is FailureClass.MISSING_JSPI
 
 
-@pytest.mark.slow
 def test_hardware_asked_for_and_not_there(make_job):
     if any(Path("/dev/dri").glob("renderD*")):
         pytest.skip("there is graphics hardware here")
@@ -141,7 +138,6 @@ def test_a_job_that_does_not_end_is_killed_with_its_browser(make_job):
     assert chromium_processes() == before
 
 
-@pytest.mark.slow
 def test_the_gpu_process_dies(make_job):
     job = make_job(double(), runs=10**9, budget_s=600.0)
 
@@ -167,7 +163,6 @@ def test_the_gpu_process_dies(make_job):
 class TestAnotherBrowser:
     """`--cdp`: a Chromium that somebody else started, without flags for WebGPU."""
 
-    @pytest.mark.slow
     def test_measures_there_and_tells_what_it_is(self, plain_browser, make_job):
         outcome, _, acceptance = run("wasm_xnnpack", make_job(double(), cdp=plain_browser[0], adapter="auto"))
         assert acceptance.failure is None

@@ -85,7 +85,6 @@ def test_goes_on_where_it_was_interrupted_and_a_failure_stops_nothing(catalog, t
 
 
 @pytest.mark.browser
-@pytest.mark.slow
 def test_side_by_side_for_the_numbers(catalog, tmp_path):
     settings = Settings(lanes=("wasm_xnnpack",), runs=0, kinds=("uniform",), out=tmp_path / "out", options=OPTIONS)
     (catalog / "broken.tflite").unlink()
