@@ -26,7 +26,7 @@ from fetch_models import fetch
 
 from assay import graph
 from assay.devices.local import run_job
-from assay.lanes.base import Job
+from assay.lanes.job import Job
 from assay.lanes.native import save_arrays
 from assay.numerics.inputs import make_inputs, resolve_shapes
 

@@ -43,7 +43,7 @@ from fetch_models import fetch
 from assay.devices.local import run_job
 from assay.errors import AssayError
 from assay.graph import Model, read, save
-from assay.lanes.base import Job
+from assay.lanes.job import Job
 from assay.lanes.native import load_arrays, save_arrays
 from assay.measure.judge import seeded_sets
 from assay.numerics import faults

@@ -13,7 +13,7 @@ import pytest
 from assay import graph
 from assay.devices import local
 from assay.graph.build import GraphBuilder
-from assay.lanes.base import Job
+from assay.lanes.job import Job
 from assay.lanes.browser import chromium, litertjs
 from assay.lanes.native import save_arrays
 from assay.scratch import Scratch

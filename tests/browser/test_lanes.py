@@ -12,7 +12,7 @@ import pytest
 
 from assay.devices import local
 from assay.devices.resident import BrowserWorker
-from assay.lanes.base import TensorSpec
+from assay.lanes.job import TensorSpec
 from assay.lanes.native import load_arrays
 from assay.lanes.registry import find
 from assay.protocol.acceptance import accept

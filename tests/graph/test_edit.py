@@ -10,7 +10,7 @@ import pytest
 
 from assay.devices.local import run_job
 from assay.graph import GraphBuilder, GraphError, Model, cut, read, save, tap, write
-from assay.lanes.base import Job
+from assay.lanes.job import Job
 from assay.lanes.registry import find
 
 REAL = ("face_detection_full_range_sparse", "face_landmark", "hand_landmark_lite", "iris_landmark")

@@ -13,7 +13,7 @@ import pytest
 from assay.devices import local
 from assay.errors import AssayError
 from assay.lanes import registry
-from assay.lanes.base import Job, Observation, TensorSpec
+from assay.lanes.job import Job, Observation, TensorSpec
 
 
 def make_job(folder: Path) -> Job:

@@ -8,7 +8,8 @@ import pytest
 from assay import graph
 from assay.devices import local
 from assay.lanes import registry
-from assay.lanes.base import Job, LaneFacts, Observation
+from assay.lanes.base import LaneFacts
+from assay.lanes.job import Job, Observation
 from assay.lanes.gpu import MlDriftLane
 from assay.lanes.native import load_arrays, save_arrays
 from assay.numerics.inputs import make_inputs, resolve_shapes

@@ -9,7 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from assay.lanes.base import Availability, Job, LaneFacts, Observation, save_observation
+from assay.lanes.base import Availability, LaneFacts
+from assay.lanes.job import Job, Observation, save_observation
 
 
 class _Bad:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from assay.lanes.base import Job, Observation
+from assay.lanes.job import Job, Observation
 from assay.lanes.cpu import XnnpackLane
 from assay.lanes.native import Array, Invoke
 

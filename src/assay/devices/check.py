@@ -1,4 +1,4 @@
-"""Whether each lane works on this machine: looked at, and tried with a model of one op."""
+"""Whether each lane works on a device: looked at, and tried with a model of one op."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from assay import graph
+from assay.devices.base import Device
 from assay.lanes import registry
 from assay.lanes.base import Availability
+from assay.lanes.job import Job
+from assay.lanes.native import save_arrays
+from assay.protocol.acceptance import accept
 from assay.scratch import Scratch
+
+_TIME_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True)
 class LaneCheck:
-    """One lane here.
+    """One lane on one device.
 
     Attributes:
         name: Lane's name.
@@ -40,21 +48,29 @@ class LaneCheck:
         return self.ran is False
 
 
-def check_lanes(*, run: bool = True, notify: Callable[[str], None] = lambda text: None) -> list[LaneCheck]:
-    """Look at every installed lane, and try those that can run here.
+def check_lanes(
+    device: Device, *, run: bool = True, notify: Callable[[str], None] = lambda text: None
+) -> list[LaneCheck]:
+    """Look at every installed lane that such a device can be asked for, and try those that can run there.
 
     Args:
+        device: The device.
         run: False to look only.
         notify: Told which lane is being tried.
+
+    Raises:
+        AssayError: The device cannot be reached.
     """
     checks: list[LaneCheck] = []
     for name in registry.names():
         lane = registry.find(name)
-        check = LaneCheck(name, lane.summary, lane.available())
+        if device.kind not in lane.places:
+            continue
+        check = LaneCheck(name, lane.summary, device.available(lane))
         # An experimental lane runs only for who asks for it by name.
-        if run and check.availability.available and not getattr(lane, "experimental", False):
+        if run and check.availability.available and not lane.experimental and "tflite" in lane.formats:
             notify(name)
-            check = _try(check)
+            check = _try(device, check)
         checks.append(check)
     return checks
 
@@ -65,18 +81,21 @@ def _one_op_model() -> graph.Model:
     return builder.finish([builder.op("LOGISTIC", [x], (1, 8, 8, 4), name="y")])
 
 
-def _try(check: LaneCheck) -> LaneCheck:
-    from assay.measure.run import Settings, run_models
-
+def _try(device: Device, check: LaneCheck) -> LaneCheck:
+    lane = registry.find(check.name)
     with Scratch() as folder:
-        path = folder / "one_op.tflite"
+        path, inputs = folder / "one_op.tflite", folder / "inputs.npz"
         graph.save(_one_op_model(), path)
-        settings = Settings(lanes=(check.name,), runs=3, out=folder / "out", time_limit_s=120)
-        run = run_models([path], settings).results[0].entry.run
+        signature = graph.read(path).signature()
+        save_arrays(inputs, [np.linspace(-4, 4, 256, dtype=np.float32).reshape(1, 8, 8, 4)])
+        job = Job.of(path, signature, folder / "job", [inputs], runs=3)
+        outcome = device.run_job(check.name, job, time_limit_s=_TIME_LIMIT_S)
+        facts = lane.read(outcome.log, outcome.observation)
+        accepted = accept(outcome.ending, outcome.log, facts.failure, lane.explain)
     return dataclasses.replace(
         check,
-        ran=run.failure_class is None,
-        problem=run.error,
-        adapter=run.metrics.get("adapter"),
-        adapter_kind=run.metrics.get("adapter_kind"),
+        ran=accepted.failure is None,
+        problem=accepted.error,
+        adapter=facts.adapter,
+        adapter_kind=facts.adapter_kind,
     )

@@ -1,7 +1,7 @@
-"""A child process that stays for many jobs and keeps its browser between them, and the parent's side of it.
+"""A child process that stays for many jobs and keeps what is costly to start, and the parent's side of it.
 
-Each job still has a page of its own, its own log and its own limits. After any failure the browser is closed;
-after a crash, a hang or want of memory the whole child is, and the next job starts a new one.
+Each job still has its own log and its own limits. After a failure the lane does not use again what it kept; after a
+crash, a hang or want of memory the whole child is ended, and the next job starts a new one.
 """
 
 from __future__ import annotations
@@ -9,55 +9,43 @@ from __future__ import annotations
 import json
 import os
 import select
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
-from assay.devices import local
+from assay.devices.base import JobOutcome
 from assay.lanes import child
-from assay.lanes.base import Job
+from assay.lanes.base import Lane
+from assay.lanes.job import Job, read_observation
 from assay.lanes.registry import find
+from assay.processes import Child
 from assay.scratch import Scratch
 
+_GRACE_S = 10.0
+"""How long the child may take to close what it kept."""
 
-class BrowserWorker:
-    """Runs jobs of browser lanes in one long-lived child; those of other lanes each in a child of their own.
 
-    Use as a context manager, and `run_job` wherever `assay.devices.local.run_job` would do.
+class ResidentChild:
+    """Runs job after job of lanes that are `resident` in one process, which is started with the first."""
 
-    Args:
-        stop: Ends the job at hand when it is set; see `assay.devices.local.run_jobs`.
-    """
-
-    def __init__(self, stop: threading.Event | None = None) -> None:
-        self._stop = stop or threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self) -> None:
+        self._child: Child | None = None
         self._scratch: Scratch | None = None
 
-    def __enter__(self) -> BrowserWorker:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def run_job(
-        self, lane_name: str, job: Job, *, time_limit_s: float = 300.0, memory_limit: int | None = None
-    ) -> local.Outcome:
-        """Run one job; see `assay.devices.local.run_job`."""
-        lane = find(lane_name)
-        if lane.runs_in != "browser":
-            return local.run_job(
-                lane_name, job, time_limit_s=time_limit_s, memory_limit=memory_limit, stop=self._stop
-            )
-        workdir = Path(job.workdir)
-        workdir.mkdir(parents=True, exist_ok=True)
-        job_file = workdir / "job.json"
-        job_file.write_text(job.to_json())
-        process, log = self._started()
-        start = log.stat().st_size
-        assert process.stdin is not None and process.stdout is not None
-        answers = process.stdout
+    def run(
+        self,
+        lane_name: str,
+        workdir: Path,
+        *,
+        time_limit_s: float,
+        memory_limit: int | None,
+        stop: threading.Event | None,
+    ) -> JobOutcome:
+        """Run the job whose `job.json` is in a folder; see `Device.run_jobs`."""
+        worker = self._started()
+        start = worker.log.stat().st_size
+        assert worker.process.stdin is not None and worker.process.stdout is not None
+        answers = worker.process.stdout
         ended_by: str | None = None
         answered = False
 
@@ -68,20 +56,20 @@ class BrowserWorker:
             answered = bool(answers.readline())
             return True
 
+        request = {"lane": lane_name, "job": str(workdir / "job.json")}
         try:
-            process.stdin.write(json.dumps({"lane": lane_name, "job": str(job_file)}).encode() + b"\n")
-            process.stdin.flush()
-            limit = memory_limit or local.memory_limit_mb()
-            ended_by = local.watch(process, log, time_limit_s, limit, self._stop, ended=ended)
+            worker.process.stdin.write(json.dumps(request).encode() + b"\n")
+            worker.process.stdin.flush()
+            ended_by = worker.watch(time_limit_s=time_limit_s, memory_limit=memory_limit, stop=stop, ended=ended)
         except BrokenPipeError:
             pass
         finally:
             if not answered:
-                local.kill_family(process)
-        outcome = local.Outcome(
-            observation=local.read_observation(workdir),
-            log=local.read_log(log, start),
-            returncode=0 if answered else process.returncode,
+                worker.kill()
+        outcome = JobOutcome(
+            observation=read_observation(workdir),
+            log=worker.read_log(start),
+            returncode=0 if answered else worker.process.returncode,
             timed_out=ended_by == "time",
             out_of_memory=ended_by == "memory",
             flooded=ended_by == "log",
@@ -92,58 +80,43 @@ class BrowserWorker:
         return outcome
 
     def close(self) -> None:
-        """End the child with its browser, and remove what they left."""
-        process, self._process = self._process, None
+        """End the child with what it kept, and remove what they left."""
+        worker, self._child = self._child, None
         scratch, self._scratch = self._scratch, None
-        if process is not None:
-            if process.stdin is not None and process.poll() is None:
-                # At the end of its input the child closes the browser and goes.
-                process.stdin.close()
-                local.wait_for(process, 10.0)
-            local.kill_family(process)
-            if process.stdout is not None:
-                process.stdout.close()
+        if worker is not None:
+            worker.close(grace_s=_GRACE_S)
         if scratch is not None:
             scratch.close()
 
-    def _started(self) -> tuple[subprocess.Popen[bytes], Path]:
-        """The child and its log; a new one where there is none that lives."""
-        if self._process is None or self._scratch is None or self._process.poll() is not None:
+    def _started(self) -> Child:
+        """The child; a new one where there is none that lives."""
+        if self._child is None or self._scratch is None or self._child.process.poll() is not None:
             self.close()
             self._scratch = Scratch()
-            with (self._scratch.path / "child.log").open("wb") as log:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "assay.devices.resident"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    bufsize=0,
-                    env={**os.environ, **self._scratch.environment, "PYTHONUNBUFFERED": "1"},
-                    start_new_session=True,
-                )
-        return self._process, self._scratch.path / "child.log"
+            command = [sys.executable, "-m", "assay.devices.resident"]
+            self._child = Child(command, self._scratch.path / "child.log", piped=True)
+        return self._child
 
 
 def main() -> None:
     """The child: a job a line on stdin, a line on stdout when it is done."""
-    from assay.lanes.browser import BrowserLane
-    from assay.lanes.browser.session import Measurer
-
     # What is printed by accident must not be taken for an answer.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     child.set_up()
-    measurer = Measurer(keep=True)
+    used: dict[str, Lane] = {}
     try:
         for line in sys.stdin:
             request = json.loads(line)
-            lane = find(request["lane"])
-            if isinstance(lane, BrowserLane):
-                lane.measurer = measurer
-            child.measure(request["lane"], Job.from_json(Path(request["job"]).read_text()))
+            name = str(request["lane"])
+            if name not in used:
+                used[name] = find(name)
+                used[name].keep()
+            child.measure(name, Job.from_json(Path(request["job"]).read_text()))
             print("done", file=answers)
     finally:
-        measurer.close()
+        for lane in used.values():
+            lane.close()
 
 
 if __name__ == "__main__":

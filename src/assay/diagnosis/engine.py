@@ -25,8 +25,7 @@ from assay.diagnosis.subject import Reference, Subject, open_subject, run_refere
 from assay.errors import AssayError
 from assay.evidence.litert_log import graphics_errors
 from assay.lanes import registry
-from assay.lanes.base import Json
-from assay.lanes.registry import REFERENCES
+from assay.lanes.job import Json
 from assay.models.artifact import identify
 from assay.protocol import machine
 from assay.records.files import write_atomic
@@ -34,8 +33,6 @@ from assay.records.privacy import scrub, scrub_values
 from assay.scratch import Scratch
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-CPU_LANES = ("cpu_xnnpack", "cpu_reference")
 
 
 FOLDER = "diagnose"
@@ -245,7 +242,7 @@ class _Run:
                 self._not_located()
             else:
                 self._explain(session, launcher, located, whole)
-        if self.lane not in CPU_LANES and whole.result.failure is None:
+        if registry.find(self.lane).accelerated and whole.result.failure is None:
             self._tell("looking at what the lane refuses")
             self.finding.delegation = delegation.examine(
                 session, whole.result, self._twin(), regions=self.settings.regions
@@ -267,7 +264,7 @@ class _Run:
         """The first lane that runs the model as a reference."""
         lane = registry.find(self.lane)
         precision = "fp32" if self.settings.options.get("enforce_f32") else lane.precision
-        names = [self.settings.reference] if self.settings.reference else list(REFERENCES)
+        names = [self.settings.reference] if self.settings.reference else registry.references()
         names = [name for name in names if name != self.lane] or names
         failures: list[str] = []
         for name in names:
@@ -458,12 +455,15 @@ class _Run:
 
     def _twin(self) -> Launcher | None:
         """The CPU lane that serves what an accelerator leaves."""
-        if self.lane in CPU_LANES or registry.find(self.lane).precision != "fp16":
+        if not registry.find(self.lane).accelerated or registry.find(self.lane).precision != "fp16":
+            return None
+        cpu = registry.calibration()
+        if cpu is None:
             return None
         for launcher in self.references:
-            if launcher.lane == CPU_LANES[0]:
+            if launcher.lane == cpu:
                 return launcher
-        self.references.append(self._launcher(CPU_LANES[0]))
+        self.references.append(self._launcher(cpu))
         return self.references[-1]
 
     def _sentence(self, located: Located, kind: Kind) -> str:

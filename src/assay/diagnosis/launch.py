@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from assay.devices import local
+from assay.devices.base import JobOutcome
+from assay.devices.local import LocalDevice
 from assay.lanes import registry
-from assay.lanes.base import Job, Json, LaneFacts, TensorSpec
+from assay.lanes.base import LaneFacts
+from assay.lanes.job import Job, Json, TensorSpec
 from assay.lanes.native import Array, load_arrays, save_arrays
 from assay.protocol.acceptance import accept
 from assay.records.failure import FailureClass
@@ -134,7 +136,7 @@ class Launcher:
         jobs = [self._job(trial, folder / f"{index}") for index, trial in enumerate(trials)]
         start = time.monotonic()
         limit = self._time_limit_s * (1 + len(trials) / 8)
-        outcomes = local.run_jobs(self.lane, jobs, time_limit_s=limit, memory_limit=self._memory_limit)
+        outcomes = LocalDevice().run_jobs(self.lane, jobs, time_limit_s=limit, memory_limit=self._memory_limit)
         self.seconds += time.monotonic() - start
         self.launches += 1
         self.pieces += len(trials)
@@ -175,7 +177,7 @@ class Launcher:
             options=dict(trial.options),
         )
 
-    def _result(self, outcome: local.Outcome, log: str) -> TrialResult:
+    def _result(self, outcome: JobOutcome, log: str) -> TrialResult:
         observation = outcome.observation
         facts = registry.find(self.lane).read(log, observation)
         ending = outcome.ending
@@ -184,7 +186,7 @@ class Launcher:
             ending = replace(ending, returncode=0, timed_out=False, out_of_memory=False, flooded=False)
         # That the CPU took a piece which the accelerator has nothing to do with is no failure of the piece.
         fallback = facts.failure is FailureClass.SILENT_CPU_FALLBACK
-        accepted = accept(ending, log, None if fallback else facts.failure)
+        accepted = accept(ending, log, None if fallback else facts.failure, registry.find(self.lane).explain)
         return TrialResult(
             failure=accepted.failure,
             error=scrub_values(accepted.error),

@@ -14,7 +14,7 @@ from assay.diagnosis.launch import Launcher, Trial, TrialResult
 from assay.diagnosis.pieces import Piece, carve
 from assay.diagnosis.subject import Reference, Subject
 from assay.errors import AssayError
-from assay.lanes.base import Json
+from assay.lanes.job import Json
 from assay.records.privacy import scrub
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from assay.lanes.base import Job, Observation, save_observation
+from assay.lanes.job import Job, Observation, save_observation
 from assay.lanes.registry import find
 from assay.records.failure import FailureClass
 
@@ -56,9 +56,9 @@ def _end_with(parent: int) -> None:
         time.sleep(1.0)
     import psutil
 
-    from assay.devices import local
+    from assay.processes import kill_all
 
-    local.kill_all(psutil.Process().children(recursive=True))
+    kill_all(psutil.Process().children(recursive=True))
     os._exit(ORPHANED)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assay.lanes.base import Availability, Job, Json, LaneFacts, Observation
-from assay.lanes.native import Array, Invoke, run_measurement, runtime_version
+from assay.lanes.base import Availability, Lane, LaneFacts
+from assay.lanes.job import Job, Json, Observation
+from assay.lanes.native import Array, Invoke, runtime_version
+
+if TYPE_CHECKING:
+    from assay.lanes.options import LaneOptions
 
 
 def _availability() -> Availability:
@@ -22,13 +25,10 @@ def _availability() -> Availability:
     return Availability(True, on=on, details={"runtime_version": version, "adapter": None})
 
 
-class CpuLane:
+class CpuLane(Lane):
     """What both CPU lanes share; a subclass says which kernels."""
 
-    name: str
-    summary: str
-    runs_in = "device"
-    precision = "fp32"
+    accelerated = False
     delegate: str | None = None
 
     def _resolver(self, options: dict[str, Json]) -> Any:
@@ -38,15 +38,8 @@ class CpuLane:
         """Always, where the runtime is installed."""
         return _availability()
 
-    def child_env(self, options: dict[str, Json]) -> dict[str, str]:
-        """Nothing is needed."""
-        return {}
-
-    def measure(self, job: Job, observation: Observation) -> None:
-        """Measure with the TFLite interpreter of the LiteRT runtime."""
-        run_measurement(job, observation, functools.partial(self._load, job, observation))
-
-    def _load(self, job: Job, observation: Observation) -> Invoke:
+    def load(self, job: Job) -> Invoke:
+        """Load with the TFLite interpreter of the LiteRT runtime."""
         from ai_edge_litert.interpreter import Interpreter
 
         interpreter = Interpreter(
@@ -54,12 +47,11 @@ class CpuLane:
             num_threads=job.threads,
             experimental_op_resolver_type=self._resolver(job.options),
         )
-        observation.facts["runtime_version"] = runtime_version()
-        observation.facts["threads"] = job.threads
+        self.facts["runtime_version"] = runtime_version()
         if job.signature is not None:
             return _signature_invoke(interpreter, job)
         invoke = _plain_invoke(interpreter, job)
-        observation.facts["delegation"] = _delegation(interpreter)
+        self.facts["delegation"] = _delegation(interpreter)
         return invoke
 
     def read(self, log: str, observation: Observation | None) -> LaneFacts:
@@ -89,6 +81,9 @@ class XnnpackLane(CpuLane):
 
     name = "cpu_xnnpack"
     summary = "CPU, XNNPACK kernels (what a user gets by default)"
+    reference_rank = 1
+    calibrates = True
+    order = 20
     delegate = "XNNPACK"
 
     def _resolver(self, options: dict[str, Json]) -> Any:
@@ -102,6 +97,14 @@ class ReferenceLane(CpuLane):
 
     name = "cpu_reference"
     summary = "CPU, plain kernels without XNNPACK (what others are compared with)"
+    reference_rank = 0
+    order = 10
+
+    def options_model(self) -> type[LaneOptions]:
+        """Which kernels."""
+        from assay.lanes.litert_options import ReferenceOptions
+
+        return ReferenceOptions
 
     def _resolver(self, options: dict[str, Json]) -> Any:
         from ai_edge_litert.interpreter import OpResolverType

@@ -22,42 +22,46 @@ Job option `faults` is a list of objects:
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from assay import graph
-from assay.lanes.base import Availability, Job, Json, LaneFacts, Observation
-from assay.lanes.native import Array, Invoke, run_measurement, runtime_version
+from assay.lanes.base import Availability, Lane, LaneFacts
+from assay.lanes.job import Job, Json, Observation
+from assay.lanes.native import Array, Invoke, runtime_version
 from assay.numerics.faults import inject
+
+if TYPE_CHECKING:
+    from assay.lanes.options import LaneOptions
 
 Fault = dict[str, Json]
 
 
-class FaultLane:
+class FaultLane(Lane):
     """CPU kernels with faults injected; see the module."""
 
     name = "fault_injecting"
     summary = "CPU with faults injected on purpose; for tests and benchmarks only"
-    runs_in = "device"
-    precision = "fp32"
     experimental = True
 
     def available(self) -> Availability:
         """Always, where the runtime is installed."""
         return Availability(True, on="plain CPU kernels with injected faults")
 
-    def child_env(self, options: dict[str, Json]) -> dict[str, str]:
-        """Nothing is needed."""
-        return {}
+    def options_model(self) -> type[LaneOptions]:
+        """What goes wrong."""
+        from assay.lanes.litert_options import FaultOptions
 
-    def measure(self, job: Job, observation: Observation) -> None:
+        return FaultOptions
+
+    def load(self, job: Job) -> Invoke:
         """Run the model part by part and corrupt what the job's option `faults` says."""
-        run_measurement(job, observation, functools.partial(_load, job, observation))
+        self.facts["runtime_version"] = runtime_version()
+        return _load(job)
 
     def read(self, log: str, observation: Observation | None) -> LaneFacts:
         """It always serves the run itself."""
@@ -94,8 +98,7 @@ class _Segment:
             values[tensor] = self.interpreter.get_tensor(index)
 
 
-def _load(job: Job, observation: Observation) -> Invoke:
-    observation.facts["runtime_version"] = runtime_version()
+def _load(job: Job) -> Invoke:
     model = graph.read(job.model).copy()
     signature = model.signature(job.signature)
     subgraph = model.subgraphs[signature.subgraph]

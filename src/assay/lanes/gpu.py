@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ctypes.util
-import functools
 import os
 import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from assay.evidence import litert_log
-from assay.lanes.base import Availability, Job, Json, LaneFacts, Observation, Refusal
-from assay.lanes.native import Array, Invoke, run_measurement, runtime_version
+from assay.lanes.base import Availability, Lane, LaneFacts, Refusal
+from assay.lanes.job import Job, Json, Observation
+from assay.lanes.native import Array, Invoke, runtime_version
 from assay.records.failure import FailureClass
+
+if TYPE_CHECKING:
+    from assay.lanes.options import LaneOptions
 
 _NEEDS_CPU = "Some ops are not accelerated"
 _ICD_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
@@ -49,7 +52,7 @@ def vulkan_driver() -> tuple[str | None, str]:
     return None, "no Vulkan driver found"
 
 
-class MlDriftLane:
+class MlDriftLane(Lane):
     """The ML Drift GPU engine through `CompiledModel`.
 
     The GPU alone is asked first: it refuses a graph with an op that it cannot take, so a graph it accepts is
@@ -60,8 +63,15 @@ class MlDriftLane:
 
     name = "gpu_mldrift"
     summary = "GPU, native ML Drift engine through WebGPU/Vulkan"
-    runs_in = "device"
     precision = "fp16"
+    order = 30
+    probe = "assay.probe.worker"
+
+    def options_model(self) -> type[LaneOptions]:
+        """Arithmetic and partition."""
+        from assay.lanes.litert_options import MlDriftOptions
+
+        return MlDriftOptions
 
     def available(self) -> Availability:
         """Whether the engine's library and a graphics driver are there; which adapter it takes, a run shows."""
@@ -101,41 +111,38 @@ class MlDriftLane:
         driver, _ = vulkan_driver()
         return {"VK_ICD_FILENAMES": driver} if driver else {}
 
-    def measure(self, job: Job, observation: Observation) -> None:
-        """Measure, output read-back included: a run call returns before the work is done."""
-        run_measurement(job, observation, functools.partial(self._load, job, observation))
-
-    def _load(self, job: Job, observation: Observation) -> Invoke:
+    def load(self, job: Job) -> Invoke:
+        """Compile for the GPU. A call returns only when outputs are read back: a run returns before it is done."""
         from ai_edge_litert.compiled_model import CompiledModel
         from ai_edge_litert.gpu_options import GpuOptions
         from ai_edge_litert.hardware_accelerator import HardwareAccelerator
         from ai_edge_litert.options import CpuOptions, Options
 
-        observation.facts["runtime_version"] = runtime_version()
-        observation.facts["threads"] = job.threads
-        observation.facts["enforce_f32"] = bool(job.options.get("enforce_f32", False))
+        facts = self.facts
+        facts["runtime_version"] = runtime_version()
+        facts["enforce_f32"] = bool(job.options.get("enforce_f32", False))
 
         def compile_for(accelerators: Any) -> Any:
             options = Options(
                 hardware_accelerators=accelerators,
                 cpu_options=CpuOptions(num_threads=job.threads),
-                gpu_options=GpuOptions(enforce_f32=observation.facts["enforce_f32"]),
+                gpu_options=GpuOptions(enforce_f32=facts["enforce_f32"]),
             )
             return CompiledModel.from_file(job.model, options=options)
 
         model = None
         if not job.options.get("partition"):
-            observation.facts["mode"] = "gpu"
+            facts["mode"] = "gpu"
             try:
                 model = compile_for(HardwareAccelerator.GPU)
             except RuntimeError as error:
                 if _NEEDS_CPU not in str(error):
                     raise
-                observation.facts["refused_alone"] = str(error).splitlines()[-1].strip(" └")
+                facts["refused_alone"] = str(error).splitlines()[-1].strip(" └")
         if model is None:
-            observation.facts["mode"] = "gpu|cpu"
+            facts["mode"] = "gpu|cpu"
             model = compile_for(HardwareAccelerator.GPU | HardwareAccelerator.CPU)
-        observation.facts["is_fully_accelerated"] = model.is_fully_accelerated()
+        facts["is_fully_accelerated"] = model.is_fully_accelerated()
         return _buffered_invoke(model, job)
 
     def read(self, log: str, observation: Observation | None) -> LaneFacts:

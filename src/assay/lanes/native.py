@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.lanes.base import Job, Observation, TensorSpec, save_observation
+from assay.lanes.job import Job, Observation, TensorSpec, save_observation
 from assay.protocol import machine
 from assay.protocol.timing import time_runs
 

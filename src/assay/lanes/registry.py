@@ -9,28 +9,40 @@ from assay.lanes.base import Lane
 
 GROUP = "assay.lanes"
 
-REFERENCES = ("cpu_reference", "cpu_xnnpack")
-"""Lanes that others are compared with, the first that runs."""
-
-# The order in which lanes are shown and measured: references first, since the others are compared with them.
-_ORDER = ["cpu_reference", "cpu_xnnpack", "gpu_mldrift", "wasm_xnnpack", "webgpu_mldrift", "webnn"]
-
-
 @functools.cache
 def _installed() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
+@functools.cache
+def _sorted_names() -> tuple[str, ...]:
+    found = {name: find(name) for name in _installed()}
+    return tuple(sorted(found, key=lambda name: (reference_rank(found[name]), found[name].order, name)))
+
+
+def reference_rank(lane: Lane) -> float:
+    """A lane's place among the references; infinite for a lane that others are not compared with."""
+    return float("inf") if lane.reference_rank is None else lane.reference_rank
+
+
 def names() -> list[str]:
-    """Names of the installed lanes: ours in the order of measuring, then those of other packages by name."""
-    installed = _installed()
-    known = [name for name in _ORDER if name in installed]
-    return known + sorted(set(installed) - set(known))
+    """Names of the installed lanes, in the order of measuring: the lanes that others are compared with first."""
+    return list(_sorted_names())
 
 
 def default_names() -> list[str]:
     """Lanes that are measured when none is named: all but those that call themselves experimental."""
-    return [name for name in names() if not getattr(find(name), "experimental", False)]
+    return [name for name in names() if not find(name).experimental]
+
+
+def references() -> list[str]:
+    """Lanes that others are compared with, the best first."""
+    return [name for name in names() if find(name).reference_rank is not None]
+
+
+def calibration() -> str | None:
+    """The lane on which a model with noise in it is run, to learn what error to expect; None if there is none."""
+    return next((name for name in names() if find(name).calibrates), None)
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""One signature of one model on the lanes: the same inputs for each, run by run, and what comes of them judged."""
+"""One signature of one model on lanes and devices: the same inputs for each, and what comes of them judged."""
 
 from __future__ import annotations
 
@@ -6,63 +6,50 @@ import dataclasses
 import errno
 import os
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from assay import graph
-from assay.devices import local
+from assay.devices.base import Device
 from assay.errors import AssayError
 from assay.lanes import registry
-from assay.lanes.base import UNFEEDABLE, Job, Json, LaneFacts, resized_inputs
+from assay.lanes.base import LaneFacts
+from assay.lanes.job import Job, Json, UNFEEDABLE, resized_inputs
 from assay.lanes.native import Array, load_arrays, save_arrays
-from assay.lanes.registry import REFERENCES
 from assay.measure.entry import Measured
 from assay.measure.judge import Judge, Judged, seeded_sets
 from assay.measure.settings import Settings
-from assay.models.artifact import Artifact, identify
+from assay.models.file import ModelFile, open_model
 from assay.numerics.consistency import plan_sequence
 from assay.numerics.inputs import resolve_shapes
 from assay.numerics.source import source_outputs
 from assay.numerics.user_inputs import InputSet, load_inputs
-from assay.protocol import machine
 from assay.protocol.acceptance import Acceptance, accept
 from assay.protocol.statistics import summarize
 from assay.records.failure import FailureClass
 from assay.records.meta import read_meta
 
-PROVENANCE_MARK = "assay.provenance"
-"""Metadata entry of a model whose weights are random: whoever measures it measures an example."""
-
-
-class Runner(Protocol):
-    """Runs one job on a lane, as `local.run_job` does."""
-
-    def __call__(
-        self, lane_name: str, job: Job, *, time_limit_s: float, memory_limit: int | None
-    ) -> local.Outcome:
-        """The outcome, whatever becomes of the job."""
-        ...
+if TYPE_CHECKING:
+    from assay.graph import Signature
 
 
 @dataclass(frozen=True)
-class Subject:
+class RunSubject:
     """One signature of one model, ready to be measured.
 
     Attributes:
-        artifact: The file.
+        file: The model.
         model_id: The model's name in records.
-        model: Its graph.
         signature: The signature.
         shapes: Input name -> shape, none of them dynamic any more.
         provenance: `measured`, or `example` for a model that is not a real one.
     """
 
-    artifact: Artifact
+    file: ModelFile
     model_id: str
-    model: graph.Model
-    signature: graph.Signature
+    signature: Signature
     shapes: dict[str, tuple[int, ...]]
     provenance: str
 
@@ -72,9 +59,11 @@ class Subject:
         return self.model_id + (f":{self.signature.key}" if self.signature.key else "")
 
     @property
-    def nodes(self) -> int:
-        """Nodes in its graph."""
-        return len(self.model.subgraphs[self.signature.subgraph].nodes)
+    def nodes(self) -> int | None:
+        """Nodes in its graph; None where its format has no graph that is read here."""
+        if self.file.graph is None:
+            return None
+        return len(self.file.graph.subgraphs[self.signature.subgraph].nodes)
 
     @property
     def unfeedable(self) -> str | None:
@@ -86,11 +75,11 @@ class Subject:
         return None
 
 
-def open_subjects(path: Path, model_id: str, settings: Settings, meta: Path | None) -> Iterator[Subject]:
+def open_subjects(path: Path, model_id: str, settings: Settings, meta: Path | None) -> Iterator[RunSubject]:
     """The signatures of a file that are to be measured.
 
     Args:
-        path: The `.tflite` file.
+        path: The model file.
         model_id: Its name in records.
         settings: Which signatures, and which shapes.
         meta: YAML file with what people know of the model, or None.
@@ -98,9 +87,8 @@ def open_subjects(path: Path, model_id: str, settings: Settings, meta: Path | No
     Raises:
         AssayError: The file, a signature or a shape is no good.
     """
-    artifact = identify(path)
-    model = graph.read(path)
-    signatures = model.signatures
+    file = open_model(path, settings.variants)
+    signatures = list(file.signatures)
     if settings.signatures:
         known = {str(signature.key): signature for signature in signatures}
         for key in settings.signatures:
@@ -113,18 +101,10 @@ def open_subjects(path: Path, model_id: str, settings: Settings, meta: Path | No
         signatures = [known[key] for key in settings.signatures]
     if not signatures:
         raise AssayError(f"{path} has no graph to run")
-    provenance = _provenance(model, meta)
+    provenance = "example" if file.example else (read_meta(meta).provenance or "measured") if meta else "measured"
     for signature in signatures:
         shapes = resolve_shapes(signature, settings.shapes)
-        yield Subject(artifact, model_id, model, signature, shapes, provenance)
-
-
-def _provenance(model: graph.Model, meta: Path | None) -> str:
-    """`example` where the model or its meta file says that its weights are no real ones, else `measured`."""
-    for entry in model.metadata:
-        if entry.name == PROVENANCE_MARK and bytes(model.buffers[entry.buffer].data) == b"example":
-            return "example"
-    return (read_meta(meta).provenance or "measured") if meta else "measured"
+        yield RunSubject(file, model_id, signature, shapes, provenance)
 
 
 class Bench:
@@ -133,9 +113,10 @@ class Bench:
     Args:
         subject: What to measure.
         settings: How.
-        lanes: All lanes that will be measured; a better reference than these is run for its numbers only.
-        runner: Runs the jobs.
+        desk: This machine. Reference and expected error are computed here, once for all devices.
+        lanes: All lanes that will be measured here; a better reference than these is run for its numbers only.
         scratch: Folder for inputs, jobs and outputs.
+        stop: Ends the job at hand when it is set.
 
     Attributes:
         inputs: How the inputs were made, for the record; empty where no lane can be fed.
@@ -147,9 +128,16 @@ class Bench:
     """
 
     def __init__(
-        self, subject: Subject, settings: Settings, lanes: Sequence[str], runner: Runner, scratch: Path
+        self,
+        subject: RunSubject,
+        settings: Settings,
+        desk: Device,
+        lanes: Sequence[str],
+        scratch: Path,
+        stop: threading.Event | None = None,
     ) -> None:
-        self._subject, self._settings, self._runner, self._scratch = subject, settings, runner, scratch
+        self._stop = stop
+        self._subject, self._settings, self._desk, self._scratch = subject, settings, desk, scratch
         self.inputs: dict[str, Json] = {}
         self.model_times_s: list[float] = []
         self._files: list[Path] = []
@@ -159,7 +147,7 @@ class Bench:
             self._judge = self._feed()
             self._set_unmeasured_reference(self._judge, lanes)
 
-    def measure(self, lane: str) -> Measured:
+    def measure(self, device: Device, lane: str) -> Measured:
         """Measure once, or with the quiet gate until a measurement was not disturbed."""
         if self._subject.unfeedable is not None:
             failure = FailureClass.UNSUPPORTED_DTYPE
@@ -169,23 +157,27 @@ class Bench:
         while True:
             attempts += 1
             if settings.quiet_gate:
-                machine.wait_for_quiet(settings.quiet_timeout_s)
-            folder = self._scratch / f"{lane.replace(':', '.')}-{attempts}"
-            job = self._job(self._files, self._sequence, folder)
-            measured = dataclasses.replace(self._run(lane, job), attempts=attempts)
+                device.wait_for_quiet(settings.quiet_timeout_s)
+            folder = self._folder(lane)
+            job = self._job(lane, self._files, self._sequence, folder)
+            measured = dataclasses.replace(self._run(device, lane, job), attempts=attempts)
             again = settings.quiet_gate and measured.unstable and attempts < settings.quiet_attempts
             if not again:
                 return measured
 
-    def judge(self, lane: str, measured: Measured) -> Judged | None:
+    def judge(self, device: Device, lane: str, measured: Measured) -> Judged | None:
         """What is to be said of a lane's outputs, or None where there are none."""
         outputs = _outputs(measured)
         if not outputs or self._judge is None:
             return None
-        if self._judge.reference is None and lane in REFERENCES:
+        if self._judge.reference is None and device.here and lane in registry.references():
             self._judge.set_reference(lane, self._sequence, outputs, _inference_ms(measured))
         precision = measured.facts.precision or registry.find(lane).precision
-        return self._judge.judge(lane, precision, self._sequence, outputs)
+        return self._judge.judge(lane, precision, self._sequence, outputs, elsewhere=not device.here)
+
+    def _folder(self, lane: str) -> Path:
+        """A folder for one job; the next has another."""
+        return Path(tempfile.mkdtemp(prefix=f"{lane.replace(':', '.')}-", dir=self._scratch))
 
     def _feed(self) -> Judge:
         """Make the sets of inputs, and who judges what comes of them."""
@@ -197,7 +189,7 @@ class Bench:
         # Outputs saved from a source belong to the user's inputs; nobody has them for ours.
         saved = settings.source is not None and settings.source.endswith(".npz")
         kinds = () if saved and own else settings.kinds
-        sets = own + seeded_sets(subject.model, signature, shapes, settings.seed, kinds)
+        sets = own + seeded_sets(subject.file.graph, signature, shapes, settings.seed, kinds)
         for position, one in enumerate(sets):
             self._files.append(self._scratch / f"inputs-{position}.npz")
             save_arrays(self._files[-1], one.arrays)
@@ -210,11 +202,12 @@ class Bench:
             "source": settings.source,
         }
         return Judge(
-            subject.model,
+            subject.file.graph,
             signature,
             sets,
             self._numbers,
             self._scratch,
+            calibration=registry.calibration(),
             seed=settings.seed,
             resized=bool(resized_inputs(signature, shapes)),
             source=source_outputs(settings.source, signature, sets) if settings.source else None,
@@ -222,11 +215,13 @@ class Bench:
 
     def _set_unmeasured_reference(self, judge: Judge, lanes: Sequence[str]) -> None:
         """Run a better reference than the lanes asked for hold, for its numbers only."""
-        for name in REFERENCES:
+        for name in registry.references():
             if name in lanes:
                 return
-            job = self._job(self._files, self._sequence, self._scratch / f"numbers-{name}")
-            measured = self._run(name, dataclasses.replace(job, runs=0))
+            if self._subject.file.for_formats(registry.find(name).formats) is None:
+                continue
+            job = self._job(name, self._files, self._sequence, self._folder(name))
+            measured = self._run(self._desk, name, dataclasses.replace(job, runs=0))
             outputs = _outputs(measured)
             if outputs:
                 judge.set_reference(name, self._sequence, outputs, _inference_ms(measured))
@@ -247,9 +242,9 @@ class Bench:
                     save_arrays(files[id(arrays)], arrays)
             order = list(files)
             sequence = [order.index(id(arrays)) for arrays in inputs]
-            job = self._job(list(files.values()), sequence, Path(temporary) / "job")
+            job = self._job(lane, list(files.values()), sequence, Path(temporary) / "job")
             job = dataclasses.replace(job, model=str(model.resolve()), runs=0, options={})
-            measured = self._run(lane, job)
+            measured = self._run(self._desk, lane, job)
             outputs = _outputs(measured) or []
             if len(outputs) != len(inputs):
                 raise AssayError(
@@ -257,10 +252,12 @@ class Bench:
                 )
             return outputs
 
-    def _job(self, files: Sequence[Path], sequence: list[int], folder: Path) -> Job:
+    def _job(self, lane: str, files: Sequence[Path], sequence: list[int], folder: Path) -> Job:
         settings = self._settings
+        artifact = self._subject.file.for_formats(registry.find(lane).formats)
+        assert artifact is not None, "a lane is asked only for a model that it reads"
         return Job.of(
-            self._subject.artifact.path,
+            artifact.path,
             self._subject.signature,
             folder,
             files,
@@ -273,9 +270,11 @@ class Bench:
             options=settings.options,
         )
 
-    def _run(self, lane: str, job: Job) -> Measured:
+    def _run(self, device: Device, lane: str, job: Job) -> Measured:
         limits = self._settings
-        outcome = self._runner(lane, job, time_limit_s=limits.time_limit_s, memory_limit=limits.memory_limit)
+        outcome = device.run_job(
+            lane, job, time_limit_s=limits.time_limit_s, memory_limit=limits.memory_limit, stop=self._stop
+        )
         observation = outcome.observation
         if observation is not None and f"[Errno {errno.ENOSPC}]" in (observation.error or ""):
             # The disk's fault says nothing of the lane.
@@ -283,7 +282,7 @@ class Bench:
         if observation is not None:
             self.model_times_s.append(observation.facts.get("model_time_s") or 0.0)
         facts = registry.find(lane).read(outcome.log, observation)
-        acceptance = accept(outcome.ending, outcome.log, facts.failure)
+        acceptance = accept(outcome.ending, outcome.log, facts.failure, registry.find(lane).explain)
         summary = None
         unstable: list[str] = []
         if observation is not None and observation.samples_ms and acceptance.failure is None:

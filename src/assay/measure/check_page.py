@@ -11,26 +11,65 @@ import json
 import queue
 import threading
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.devices import local
+from assay.devices.base import Device, DeviceFacts, JobOutcome
+from assay.devices.local import LocalDevice
 from assay.errors import AssayError
 from assay.evidence import litertjs_log
-from assay.lanes.base import Job, Observation, save_observation
+from assay.lanes.job import Job, Observation, save_observation
 from assay.lanes.browser import BrowserLane
-from assay.lanes.browser.chromium import BrowserOptions
+from assay.lanes.browser.options import BrowserOptions
 from assay.lanes.browser.litertjs import Runtime
 from assay.lanes.browser.page_job import BrowserFailure, PageEvent, PageJob
 from assay.lanes.browser.server import Body, Server, save_body
+from assay.lanes.base import Availability, Lane
 from assay.lanes.registry import find
-from assay.measure.run import RunResult, Settings, run_models
+from assay.measure.run import CardBuilder, RunResult, run_models
+from assay.measure.settings import Settings
+from assay.measure.sweep import sweep_lanes
 from assay.models.artifact import slug
+from assay.protocol.machine import State
 from assay.scratch import Scratch
 
-LANES = ("wasm_xnnpack", "webgpu_mldrift")
 _POLL_S = 20.0
 _MODEL_LIMIT = 2**32
+
+
+class _PageDevice(Device):
+    """The browser of whoever has the check page open."""
+
+    address = "check page"
+    kind = "browser"
+
+    def __init__(self, runtime: Runtime, run: Callable[[str, Job, float], JobOutcome]) -> None:
+        self._runtime, self._run = runtime, run
+
+    def facts(self) -> DeviceFacts:
+        """What its page tells comes with each run; the page is open on this machine."""
+        return LocalDevice().facts()
+
+    def state(self) -> State:
+        """Nobody tells."""
+        return State(None, None, None)
+
+    def look(self, lane: Lane) -> Availability:
+        """The page is open, and the server has the runtime."""
+        return Availability(True, on="this browser", details={"runtime_version": self._runtime.version})
+
+    def run_jobs(
+        self,
+        lane_name: str,
+        jobs: Sequence[Job],
+        *,
+        time_limit_s: float = 300.0,
+        memory_limit: int | None = None,
+        stop: threading.Event | None = None,
+    ) -> list[JobOutcome]:
+        """Run jobs in frames of the page; the browser's memory cannot be watched from here."""
+        return [self._run(lane_name, job, time_limit_s) for job in jobs]
 
 
 class CheckServer:
@@ -42,14 +81,23 @@ class CheckServer:
         out: Folder of records and cards; None keeps nothing.
         runs: Timed inferences.
         budget_s: Seconds after which timing of a slow model ends early.
+        card: Builds a model's card; None leaves cards out.
 
     Attributes:
         url: Address of the page.
     """
 
     def __init__(
-        self, runtime: Runtime, *, port: int = 0, out: Path | None = None, runs: int = 30, budget_s: float = 10.0
+        self,
+        runtime: Runtime,
+        *,
+        port: int = 0,
+        out: Path | None = None,
+        runs: int = 30,
+        budget_s: float = 10.0,
+        card: CardBuilder | None = None,
     ) -> None:
+        self._card = card
         self._scratch = Scratch()
         self._folder = self._scratch.path
         self._runtime = runtime
@@ -127,7 +175,7 @@ class CheckServer:
     def _check(self, path: Path) -> None:
         out = self._out or self._folder / "records"
         settings = Settings(
-            lanes=LANES,
+            lanes=sweep_lanes(),
             runs=self._runs,
             budget_s=self._budget_s,
             out=out,
@@ -141,7 +189,8 @@ class CheckServer:
                 settings,
                 notify=lambda text: self._tell("note", text=text),
                 done=self._tell_result,
-                runner=self._run_job,
+                among=[_PageDevice(self._runtime, self._run_job)],
+                card=self._card,
             )
             errors = report.errors
         except AssayError as error:
@@ -157,13 +206,10 @@ class CheckServer:
         refused = [op.model_dump(mode="json") for op in result.entry.refused_ops]
         self._tell("run", lane=result.lane, signature=result.signature, run=run, refused_ops=refused)
 
-    def _run_job(
-        self, lane_name: str, job: Job, *, time_limit_s: float = 300.0, memory_limit: int | None = None
-    ) -> local.Outcome:
-        """Run a job of a browser lane in a frame of the page; see `assay.devices.local.run_job`."""
+    def _run_job(self, lane_name: str, job: Job, time_limit_s: float) -> JobOutcome:
+        """Run a job of a browser lane in a frame of the page."""
         lane = find(lane_name)
-        if not isinstance(lane, BrowserLane):
-            return local.run_job(lane_name, job, time_limit_s=time_limit_s, memory_limit=memory_limit)
+        assert isinstance(lane, BrowserLane), "the page is asked for browser lanes only"
         Path(job.workdir).mkdir(parents=True, exist_ok=True)
         observation = Observation()
         page_job = PageJob(
@@ -193,7 +239,7 @@ class CheckServer:
             self._server.forget(prefix)
             self._tell("over", lane=lane_name)
         save_observation(job, observation)
-        return local.Outcome(
+        return JobOutcome(
             observation=observation,
             log="\n".join(page_job.console),
             returncode=0,

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from assay import records
-from assay.devices import local
-from assay.lanes.base import LaneFacts
-from assay.lanes.browser.litertjs import DEFAULT_VERSION
-from assay.lanes.native import runtime_version
+from assay.devices.base import DeviceFacts, JobOutcome
+from assay.lanes.base import Lane, LaneFacts, RecordKind
 from assay.measure.judge import Judged
-from assay.models.artifact import Artifact, slug
-from assay.protocol import machine
+from assay.models.artifact import Artifact
 from assay.protocol.acceptance import Acceptance
 from assay.protocol.statistics import Summary
 
@@ -36,7 +33,7 @@ class Measured:
         attempts: Measurements made until this one was kept.
     """
 
-    outcome: local.Outcome | None
+    outcome: JobOutcome | None
     facts: LaneFacts
     acceptance: Acceptance
     summary: Summary | None = None
@@ -51,11 +48,13 @@ class Context:
     Attributes:
         artifact: The file.
         signature: Signature key; None where the file has none.
-        nodes: Nodes in its graph.
-        lane: Lane's name.
+        nodes: Nodes in its graph; None where there is none to look into.
+        lane: The lane.
+        runtime_version: Version of the lane's runtime on the device, where no run tells.
         started: When, UTC.
         command: The command line.
-        device: This machine's name in records.
+        device: What the device is.
+        in_page: Whether the device is known only by what its pages tell.
         inputs: How the inputs were made.
         provenance: `measured`, or `example` for a model that is not a real one.
         options: The lane options.
@@ -63,36 +62,34 @@ class Context:
 
     artifact: Artifact
     signature: str | None
-    nodes: int
-    lane: str
+    nodes: int | None
+    lane: Lane
+    runtime_version: str | None
     started: datetime.datetime
     command: Sequence[str]
-    device: str
+    device: DeviceFacts
+    in_page: bool
     inputs: Mapping[str, Any]
     provenance: str
     options: Mapping[str, Any]
-
-
-def device_name(chosen: str | None) -> str:
-    """This machine's name in records: as chosen, or from its processor; never the host's name."""
-    return slug(chosen or os.environ.get("ASSAY_DEVICE") or machine.label())
 
 
 def device_entry(context: Context, measured: Measured, judged: Judged | None) -> records.DeviceEntry:
     """The entry of a device-run record for one measurement."""
     observation = measured.outcome.observation if measured.outcome else None
     run = records.DeviceRun(
-        accelerator=context.lane,
+        accelerator=context.lane.name,
         context_length=None,
         decode_tokens_per_s=None,
         env=records.RunEnv(
-            device=machine.cpu_model(),
-            machine_label=context.device,
-            os_build=machine.os_name(),
-            runtime="litert",
+            device=context.device.model,
+            machine_label=context.device.name,
+            os_build=context.device.os_build,
+            runtime=context.lane.runtime,
             runtime_version=(observation.facts.get("runtime_version") if observation else None)
-            or runtime_version(),
-            soc=None,
+            or context.runtime_version
+            or "unknown",
+            soc=context.device.soc,
             vendor_sdk=None,
         ),
         prefill_tokens_per_s=None,
@@ -112,20 +109,49 @@ def browser_entry(context: Context, measured: Measured, judged: Judged | None) -
     unknown: dict[str, Any] = {
         "browser": "unknown",
         "browser_version": "unknown",
-        "headless": not context.options.get("cdp"),
-        "litertjs_core_version": str(context.options.get("litertjs") or DEFAULT_VERSION),
-        "machine_label": context.device,
+        "headless": not context.in_page,
+        "litertjs_core_version": context.runtime_version or "unknown",
+        "machine_label": context.device.name or "remote-browser",
         "os": "unknown",
     }
     # A null must not hide what is known without the page.
     told = {name: value for name, value in told.items() if value is not None or name not in unknown}
     env: dict[str, Any] = unknown | told
+    if context.device.name:
+        env["machine_label"] = context.device.name
     if adapter := env.get("webgpu_adapter"):
         env["webgpu_adapter"] = records.WebGpuAdapter(**adapter)
     run = records.BrowserRun(
-        backend=context.lane, env=records.BrowserEnv(**env), **_shared(context, measured, judged)
+        backend=context.lane.name, env=records.BrowserEnv(**env), **_shared(context, measured, judged)
     )
     return records.BrowserEntry(run=run, **_beside(context, measured, judged))
+
+
+_ENTRIES: dict[RecordKind, Callable[[Context, Measured, Judged | None], Any]] = {
+    "device_run": device_entry,
+    "browser_sweep": browser_entry,
+}
+
+
+def append_run(
+    out: Path, model_id: str, context: Context, measured: Measured, judged: Judged | None
+) -> tuple[records.DeviceEntry | records.BrowserEntry, Path]:
+    """Write one measurement down in the kind of record that its lane has.
+
+    Args:
+        out: Folder of records.
+        model_id: The model.
+        context: What was measured, and how.
+        measured: What the lane did.
+        judged: What is said of its outputs; None where there are none.
+
+    Returns:
+        The entry, and the file that it was added to.
+    """
+    entry = _ENTRIES[context.lane.record](context, measured, judged)
+    if isinstance(entry, records.BrowserEntry):
+        return entry, records.append_browser_run(out, model_id, entry)
+    return entry, records.append_device_run(out, model_id, context.device.name, entry)
 
 
 def _shared(context: Context, measured: Measured, judged: Judged | None) -> dict[str, Any]:
@@ -134,7 +160,7 @@ def _shared(context: Context, measured: Measured, judged: Judged | None) -> dict
     verdict = judged.verdict if judged else None
     evidence = list(dict.fromkeys([*facts.evidence, *acceptance.evidence]))
     delegated, total = facts.delegated_ops, facts.total_ops
-    if facts.full_delegation and total is None:
+    if facts.full_delegation and total is None and context.nodes is not None:
         # The log counts only what it splits; of a graph taken whole, the file knows the count.
         delegated = total = context.nodes
         evidence.append(f"file: {total} nodes in the graph that was taken whole")
@@ -173,7 +199,7 @@ def _beside(context: Context, measured: Measured, judged: Judged | None) -> dict
         "signature": context.signature,
         "command": list(context.command),
         "started_at": context.started.isoformat(timespec="seconds"),
-        "host": {**machine.describe(), "adapter": facts.adapter, "adapter_kind": facts.adapter_kind},
+        "host": {**context.device.host, "adapter": facts.adapter, "adapter_kind": facts.adapter_kind},
         "samples_ms": (
             [round(sample, 4) for sample in observation.samples_ms] if observation and measured.summary else []
         ),

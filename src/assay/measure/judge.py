@@ -22,9 +22,6 @@ from assay.numerics.tasks import guess_task, task_metrics
 from assay.numerics.user_inputs import InputSet
 from assay.numerics.verdict import MATCH, WRONG, Verdict, judge, judge_uncalibrated
 
-CALIBRATION_LANE = "cpu_xnnpack"
-"""Fast, and has the ops that the noise is made of."""
-
 _MIN_DRAWS = 3
 _LEARNING_MS = 60_000.0
 """Time that one envelope may take; a slow model gets fewer draws."""
@@ -38,7 +35,7 @@ It takes the lane's name, the file and the sets of inputs, and raises AssayError
 
 
 def seeded_sets(
-    model: Model,
+    model: Model | None,
     signature: Signature,
     shapes: Mapping[str, tuple[int, ...]],
     seed: int,
@@ -126,10 +123,11 @@ class Judge:
     """Judges all lanes that ran one signature of one model on the same sets of inputs.
 
     Args:
-        model: The model's graph; `path` must be set.
+        model: The model's graph, `path` set; None where there is none, and no error to expect can be learnt.
         signature: The signature that is run.
         sets: The sets of inputs, in the order that a job's `sequence` counts them.
         run_numbers: See `NumbersRunner`.
+        calibration: The lane on which the model with noise in it is run; None takes the reference's.
         folder: Where files may be written.
         seed: Of the noise.
         resized: True if input shapes are not those in the file.
@@ -138,18 +136,19 @@ class Judge:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | None,
         signature: Signature,
         sets: Sequence[InputSet],
         run_numbers: NumbersRunner,
         folder: Path,
         *,
+        calibration: str | None = None,
         seed: int = 0,
         resized: bool = False,
         source: list[Arrays] | None = None,
     ) -> None:
         self.model, self.signature, self.sets = model, signature, list(sets)
-        self.run_numbers, self.folder = run_numbers, folder
+        self.run_numbers, self.folder, self.calibration = run_numbers, folder, calibration
         self.seed, self.resized, self.source = seed, resized, source
         self.names = [entry.name for entry in signature.outputs]
         self.set_names = [one.name for one in sets]
@@ -175,18 +174,28 @@ class Judge:
             self.reference = lane, first
             self.inference_ms = inference_ms
 
-    def judge(self, lane: str, precision: str, sequence: Sequence[int], outputs: Sequence[Arrays]) -> Judged:
+    def judge(
+        self,
+        lane: str,
+        precision: str,
+        sequence: Sequence[int],
+        outputs: Sequence[Arrays],
+        *,
+        elsewhere: bool = False,
+    ) -> Judged:
         """Judge one lane.
 
         Args:
             lane: Its name.
+            elsewhere: Whether it ran on another device than the reference, so that it is compared with the lane of
+                the same name too.
             precision: `Lane.precision`: the arithmetic it may use for a float32 model.
             sequence: Index of the set at each position.
             outputs: By position, as far as the lane came.
         """
         consistency = check_consistency(sequence, outputs, self.names)
         source = self._judge_source()
-        if self.reference is None or self.reference[0] == lane:
+        if self.reference is None or (self.reference[0] == lane and not elsewhere):
             return Judged(None, None, consistency, source)
         reference_lane, reference = self.reference
         first = self._occurrences(sequence, outputs, last=False)
@@ -225,6 +234,9 @@ class Judge:
     def _verdict(
         self, reference: list[Arrays], outputs: list[Arrays], precision: str
     ) -> tuple[Verdict, list[Envelope]]:
+        if self.model is None:
+            reason = "the model's format has no graph to learn the expected error from"
+            return judge_uncalibrated(reference, outputs, self.names, reason, set_names=self.set_names), []
         scales = natural_scales(self.model, self.signature)
         levels: list[Envelope] = []
         verdict: Verdict | None = None
@@ -251,6 +263,7 @@ class Judge:
         return self._envelopes[precision]
 
     def _learn(self, precision: str) -> Envelope:
+        assert self.model is not None
         lane, base = self._calibration()
         return learn(
             self.model,
@@ -267,12 +280,12 @@ class Judge:
     def _calibration(self) -> tuple[str, list[Arrays]]:
         """The lane that the noise runs on, and what it gives without noise."""
         if self._base is None:
-            assert self.reference is not None and self.model.path is not None
+            assert self.reference is not None and self.model is not None and self.model.path is not None
             self._base = self.reference
-            if self.reference[0] != CALIBRATION_LANE:
+            if self.calibration not in (None, self.reference[0]):
                 try:
                     arrays = [one.arrays for one in self.sets]
-                    self._base = CALIBRATION_LANE, self.run_numbers(CALIBRATION_LANE, self.model.path, arrays)
+                    self._base = self.calibration, self.run_numbers(self.calibration, self.model.path, arrays)
                 except AssayError:
                     pass  # The reference lane itself then carries the noise, slower.
         return self._base
@@ -293,6 +306,8 @@ class Judge:
 
     def _stored_precision(self) -> str:
         """The precision that the file's weights were rounded to."""
+        if self.model is None:
+            return "fp32"
         tensors = [tensor for subgraph in self.model.subgraphs for tensor in subgraph.tensors]
         dtypes = {tensor.dtype for tensor in tensors if tensor.is_constant}
         if dtypes & {"int8", "uint8", "int4"}:

@@ -1,12 +1,16 @@
-"""How to measure: what a user can choose for a run or a sweep."""
+"""How to measure: what a user can choose for a run or a sweep. The command line's options are made from this."""
 
 from __future__ import annotations
 
+import math
 import os
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Any, Self
 
-from assay.lanes.base import Json
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from assay.errors import AssayError
 from assay.numerics.inputs import KINDS
 
 DEFAULT_THREADS = 4
@@ -17,63 +21,165 @@ FAIL_ON = ("wrong", "noise", "fallback", "unstable")
 node. `unstable`: repeated inferences disagree, or the timings cannot be trusted."""
 
 
-@dataclass(frozen=True)
-class Settings:
+def _flag(name: str | None = None, **more: Any) -> dict[str, Any]:
+    """How a field looks on the command line; see `assay.cli._options`."""
+    return {"flag": name, **more} if name else more
+
+
+def _shapes(value: object) -> object:
+    """Shapes by input name, from `name=1,224,224,3` each."""
+    if not isinstance(value, list | tuple):
+        return value
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in value:
+        name, _, sizes = str(text).rpartition("=")
+        try:
+            shapes[name] = tuple(int(size) for size in sizes.split(","))
+        except ValueError:
+            name = ""
+        if not name:
+            raise AssayError(f"--shape {text!r} is not understood", fix="write --shape name=1,224,224,3")
+    return shapes
+
+
+def _variants(value: object) -> object:
+    """Files by format, from `onnx=model.onnx` each."""
+    if not isinstance(value, list | tuple):
+        return value
+    variants: dict[str, Path] = {}
+    for text in value:
+        name, _, path = str(text).partition("=")
+        if not name or not path:
+            raise AssayError(f"--variant {text!r} is not understood", fix="write --variant onnx=model.onnx")
+        variants[name] = Path(path)
+    return variants
+
+
+def _range(value: object) -> object:
+    """What black and white become, from `-1,1`."""
+    if isinstance(value, str):
+        try:
+            low, high = (float(part) for part in value.split(","))
+        except ValueError:
+            low = high = 0.0
+        if low == high or not (math.isfinite(low) and math.isfinite(high)):
+            raise AssayError(f"--image-range {value!r} is not understood", fix="write --image-range -1,1")
+        return low, high
+    return value
+
+
+def _fail_on(value: object) -> object:
+    """Words, each alone or with commas between."""
+    if not isinstance(value, list | tuple):
+        return value
+    words = tuple(word.strip() for text in value for word in str(text).split(","))
+    for word in words:
+        if word not in FAIL_ON:
+            raise AssayError(f"--fail-on does not know {word!r}", fix=f"choose from {', '.join(FAIL_ON)}")
+    return words
+
+
+class Settings(BaseModel):
     """How to measure.
 
-    Attributes:
-        lanes: Names of the lanes; empty for all that are available here.
-        runs: Timed inferences; 0 compares numbers only.
-        warmup: Untimed inferences before.
-        budget_s: Seconds after which timing of a slow graph ends early.
-        threads: CPU threads; 0 for as many as there are cores, 4 at most.
-        out: Folder of records and cards.
-        model_id: Name of the one model; by default it follows from the file's name.
-        meta: YAML file with what people know of the model, for its card.
-        shapes: Input name -> shape, for dynamic inputs.
-        signatures: Signature keys to run; empty for all.
-        seed: Of the inputs.
-        kinds: Kinds of seeded inputs, see `assay.numerics.inputs.KINDS`; the first set is the one timed.
-        inputs: The user's own inputs, run before the seeded ones: a `.npz`, `.npy` or image file, or a folder.
-        image_range: What black and white of an image become in a float input.
-        source: What the model was converted from, see `assay.numerics.source.source_outputs`; None for none.
-        fail_on: What, besides a failed run, makes `Report.exit_code` 1: words of `FAIL_ON`.
-        time_limit_s: For one lane on one model, in seconds.
-        memory_limit: For one lane's process, in MiB; None for three quarters of the machine's memory.
-        quiet_gate: Wait for a quiet machine before timing, and measure again when it was disturbed.
-        quiet_timeout_s: Longest wait for quiet.
-        quiet_attempts: Measurements at most, with the gate.
-        device: Name of this machine in records; by default it follows from the processor's name.
-        options: Lane options, see each lane.
-        command: The command line, for the record.
+    Each field's description is the help of its option on the command line; `command` and `options` have none.
     """
 
-    lanes: tuple[str, ...] = ()
-    runs: int = 50
-    warmup: int = 3
-    budget_s: float = 30.0
-    threads: int = 0
-    out: Path = Path("assay-out")
-    model_id: str | None = None
-    meta: Path | None = None
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    signatures: tuple[str, ...] = ()
-    seed: int = 0
-    kinds: tuple[str, ...] = KINDS
-    inputs: Path | None = None
-    image_range: tuple[float, float] = (0.0, 1.0)
-    source: str | None = None
-    fail_on: tuple[str, ...] = ("wrong",)
-    time_limit_s: float = 300.0
-    memory_limit: int | None = None
-    quiet_gate: bool = False
-    quiet_timeout_s: float = 60.0
-    quiet_attempts: int = 3
-    device: str | None = None
-    options: dict[str, Json] = field(default_factory=dict[str, Json])
-    command: tuple[str, ...] = ()
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lanes: tuple[str, ...] = Field(
+        (), description="Lane to measure on; again for more. Default: all that can run there.", json_schema_extra=_flag("lane")
+    )
+    on: tuple[str, ...] = Field(
+        ("local",),
+        description="Device to measure on; again for more: local, a name in devices.yaml, or an address such as "
+        "cdp://localhost:9222. See `assay devices`.",
+    )
+    runs: int = Field(50, ge=0, description="Timed inferences; 0 compares numbers only.")
+    warmup: int = Field(3, ge=0, description="Untimed inferences first.")
+    budget_s: float = Field(
+        30.0,
+        ge=0.0,
+        description="Seconds after which timing of a slow model ends early.",
+        json_schema_extra=_flag("budget"),
+    )
+    threads: int = Field(0, ge=0, le=256, description="CPU threads. 0: all cores, 4 at most.")
+    out: Path = Field(Path("assay-out"), description="Folder for records and cards.")
+    model_id: str | None = Field(None, description="The model's name in records. Default: the file's.")
+    meta: Path | None = Field(
+        None, description="YAML file with what people know: family, task, license, source_url ..."
+    )
+    variants: Annotated[dict[str, Path], BeforeValidator(_variants)] = Field(
+        {},
+        description="The same model in another format, for the lanes that read it: onnx=model.onnx; again for more.",
+        json_schema_extra=_flag("variant", cli=list[str]),
+    )
+    shapes: Annotated[dict[str, tuple[int, ...]], BeforeValidator(_shapes)] = Field(
+        {},
+        description="Shape of a dynamic input: name=1,224,224,3; again for more. Default: 1 for each ?.",
+        json_schema_extra=_flag("shape", cli=list[str]),
+    )
+    signatures: tuple[str, ...] = Field(
+        (), description="Signature to run; again for more. Default: all.", json_schema_extra=_flag("signature")
+    )
+    seed: int = Field(0, description="Seed of the inputs.")
+    kinds: tuple[str, ...] = Field(
+        KINDS,
+        description=f"Seeded inputs of this kind: {', '.join(KINDS)}; again for more. The first is timed. Default: "
+        "all six.",
+        json_schema_extra=_flag("input-kind"),
+    )
+    inputs: Path | None = Field(
+        None, description="Your own inputs, beside the seeded ones: .npz, .npy, an image, or a folder of these."
+    )
+    image_range: Annotated[tuple[float, float], BeforeValidator(_range)] = Field(
+        (0.0, 1.0),
+        description="What black and white become in a float input: 0,1 or -1,1 or 0,255.",
+        json_schema_extra=_flag(cli=str, shown="0,1"),
+    )
+    source: str | None = Field(
+        None,
+        description="What the file was converted from, to tell a bad conversion from a bad lane: outputs.npz, "
+        "model.onnx, or module.py:function that returns the PyTorch module (its code is run).",
+    )
+    fail_on: Annotated[tuple[str, ...], BeforeValidator(_fail_on)] = Field(
+        ("wrong",), description=f"Exit 1 on: {', '.join(FAIL_ON)}; again or with commas for more. Default: wrong."
+    )
+    time_limit_s: float = Field(
+        300.0, ge=1.0, description="Seconds for one lane on one model.", json_schema_extra=_flag("time-limit")
+    )
+    memory_limit: int | None = Field(
+        None, ge=64, description="MiB for one lane's process or browser. Default: 3/4 of the device's."
+    )
+    quiet_gate: bool = Field(
+        False, description="Wait for a quiet device before timing; measure again when it was disturbed."
+    )
+    quiet_timeout_s: float = Field(60.0, ge=0.0, description="Longest wait for quiet, in seconds.")
+    quiet_attempts: int = Field(3, ge=1, description="Measurements at most, with the gate.")
+    device: str | None = Field(None, description="This machine's name in records.", json_schema_extra=_flag(env="ASSAY_DEVICE"))
+    options: dict[str, Any] = Field({}, description="Options of lanes, see each lane.")
+    command: tuple[str, ...] = Field((), description="The command line, for the record.")
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Settings from values of a user.
+
+        Raises:
+            AssayError: A value is not one that it can have.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0]) if first["loc"] else "settings"
+            raise AssayError(f"{name}: {first['msg']}, not {values.get(name)!r}") from error
+
+    def but(self, **changes: Any) -> Self:
+        """These settings with some values changed."""
+        return self.model_copy(update=changes)
 
     @property
     def cpu_threads(self) -> int:
         """CPU threads, with 0 resolved for this machine."""
         return self.threads or min(os.cpu_count() or 1, DEFAULT_THREADS)
+

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import hashlib
 import json
 import threading
@@ -10,18 +10,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from assay import graph
-from assay.devices.resident import BrowserWorker
+from assay.devices.base import Device
 from assay.errors import AssayError
-from assay.measure.run import Report, RunResult, Settings, plan_lanes, run_models
+from assay.lanes import registry
+from assay.measure.run import CardBuilder, Report, RunResult, find_devices, plan_runs, run_models
+from assay.measure.settings import Settings
 from assay.models.artifact import identify, model_ids
+from assay.models.file import open_model
 from assay.records.files import write_atomic
 from assay.records.store import locked
 
-LANES = ("wasm_xnnpack", "webgpu_mldrift")
-"""The lanes of a sweep, where none is named."""
-
 _LIST_LIMIT = 2**20
+
+
+def sweep_lanes() -> tuple[str, ...]:
+    """The lanes of a sweep, where none is named: those whose runs are sweep records."""
+    return tuple(name for name in registry.default_names() if registry.find(name).record == "browser_sweep")
 
 
 def find_models(catalog: Path) -> list[Path]:
@@ -64,7 +68,7 @@ def _lines(catalog: Path) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
-class Journal:
+class SweepJournal:
     """What a sweep has measured so far, in a file that is gone once the sweep is complete.
 
     Args:
@@ -73,7 +77,7 @@ class Journal:
     """
 
     def __init__(self, out: Path, settings: Settings) -> None:
-        what = dataclasses.replace(settings, out=Path(), command=(), lanes=())
+        what = settings.but(out=Path(), command=(), lanes=())
         key = hashlib.sha256(repr(what).encode()).hexdigest()[:12]
         self.path = out / f".sweep-{key}.json"
         self._lock = threading.Lock()
@@ -104,6 +108,7 @@ def sweep(
     jobs: int = 1,
     notify: Callable[[str], None] = lambda text: None,
     done: Callable[[RunResult], None] = lambda result: None,
+    card: CardBuilder | None = None,
 ) -> Report:
     """Measure models on the browser lanes, one browser for all of them as long as nothing fails.
 
@@ -111,11 +116,12 @@ def sweep(
 
     Args:
         models: `.tflite` files.
-        settings: How to measure; without lanes, those of `LANES`.
+        settings: How to measure; without lanes, those of `sweep_lanes`.
         jobs: Models side by side, each with a browser of its own. Only for numbers (`runs=0`): neighbours
             would be in the timings.
         notify: Told what is being done.
         done: Told of each run when it is on disk; runs of an earlier sweep are not told again.
+        card: See `run_models`.
 
     Returns:
         What this call has measured.
@@ -127,33 +133,33 @@ def sweep(
         raise AssayError(
             "models side by side disturb each other's timings", fix="add --runs 0 to compare numbers only"
         )
-    settings = dataclasses.replace(settings, lanes=settings.lanes or LANES)
-    lanes, _ = plan_lanes(settings)
+    settings = settings.but(lanes=settings.lanes or sweep_lanes())
+    lanes = list(dict.fromkeys(name for cell in plan_runs(settings).cells for name in cell.lanes))
     # Better known now than when something is measured and cannot be written.
     with locked(settings.out):
         pass
     ids = dict(zip(models, model_ids(models), strict=True))
-    journal = Journal(settings.out, settings)
+    journal = SweepJournal(settings.out, settings)
     report = Report(fail_on=settings.fail_on)
     lock = threading.Lock()
 
-    def measure(path: Path, worker: BrowserWorker) -> None:
+    def measure(path: Path, among: Sequence[Device], stop: threading.Event) -> None:
         digest = identify(path).sha256
         missing = journal.missing(digest, lanes)
         if not missing:
             return
-        one = dataclasses.replace(settings, lanes=missing, model_id=ids[path])
+        one = settings.but(lanes=missing, model_id=ids[path])
         left = {lane: _signatures(path, settings) for lane in missing}
 
         def tell(result: RunResult) -> None:
             # A lane counts as measured once all of the model's signatures were.
-            left[result.lane] -= 1
-            if left[result.lane] == 0:
-                journal.note(digest, result.lane)
+            left[result.asked] -= 1
+            if left[result.asked] == 0:
+                journal.note(digest, result.asked)
             with lock:
                 done(result)
 
-        part = run_models([path], one, notify=notify, done=tell, runner=worker.run_job)
+        part = run_models([path], one, notify=notify, done=tell, among=among, card=card, stop=stop)
         with lock:
             report.results += part.results
             report.errors += part.errors
@@ -162,48 +168,52 @@ def sweep(
             report.model_times_s += part.model_times_s
 
     if jobs == 1:
-        with BrowserWorker() as worker:
+        with contextlib.ExitStack() as stack:
+            among = [stack.enter_context(device) for device in find_devices(settings)]
             for path in models:
-                _measured(measure, path, worker, report)
+                _measured(measure, path, among, threading.Event(), report)
     else:
-        _side_by_side(models, jobs, lambda path, worker: _measured(measure, path, worker, report))
+        _side_by_side(models, jobs, settings, lambda path, among, stop: _measured(measure, path, among, stop, report))
     journal.end()
     return report
 
 
 def _signatures(path: Path, settings: Settings) -> int:
-    return len(settings.signatures) or len(graph.read(path).signatures)
+    return len(settings.signatures) or len(open_model(path).signatures)
+
+
+_Measure = Callable[[Path, Sequence[Device], threading.Event], None]
 
 
 def _measured(
-    measure: Callable[[Path, BrowserWorker], None], path: Path, worker: BrowserWorker, report: Report
+    measure: _Measure, path: Path, among: Sequence[Device], stop: threading.Event, report: Report
 ) -> None:
     """A file that cannot be measured does not stop the others."""
     try:
-        measure(path, worker)
+        measure(path, among, stop)
     except AssayError as error:
         report.errors.append(str(error))
 
 
-def _side_by_side(models: Sequence[Path], jobs: int, measure: Callable[[Path, BrowserWorker], None]) -> None:
+def _side_by_side(models: Sequence[Path], jobs: int, settings: Settings, measure: _Measure) -> None:
     mine = threading.local()
-    workers: list[BrowserWorker] = []
+    opened = contextlib.ExitStack()
     stop = threading.Event()
+    lock = threading.Lock()
 
     def start() -> None:
-        mine.worker = BrowserWorker(stop)
-        workers.append(mine.worker)
+        with lock:
+            mine.devices = [opened.enter_context(device) for device in find_devices(settings)]
 
-    def on_my_worker(path: Path) -> None:
-        measure(path, mine.worker)
+    def on_my_devices(path: Path) -> None:
+        measure(path, mine.devices, stop)
 
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="sweep", initializer=start)
-    try:
-        for future in [pool.submit(on_my_worker, path) for path in models]:
-            future.result()
-    finally:
-        # Where the sweep was interrupted, jobs are under way, and more of them would follow.
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
-        for worker in workers:
-            worker.close()
+    with opened:
+        pool = ThreadPoolExecutor(jobs, thread_name_prefix="sweep", initializer=start)
+        try:
+            for future in [pool.submit(on_my_devices, path) for path in models]:
+                future.result()
+        finally:
+            # Where the sweep was interrupted, jobs are under way, and more of them would follow.
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)

@@ -90,7 +90,7 @@ def _resolve(name: str, tensor: Tensor, given: Sequence[int] | None) -> tuple[in
 
 
 def make_inputs(
-    model: Model, signature: Signature, shapes: Mapping[str, tuple[int, ...]], kind: str, seed: int
+    model: Model | None, signature: Signature, shapes: Mapping[str, tuple[int, ...]], kind: str, seed: int
 ) -> list[NDArray[Any]]:
     """One set of inputs for a signature.
 
@@ -99,7 +99,7 @@ def make_inputs(
     in a softmax); booleans are drawn evenly.
 
     Args:
-        model: The graph, which tells what an integer input is used for.
+        model: The graph, which tells what an integer input is used for; None where there is none.
         signature: The signature to run.
         shapes: Input name -> shape, from `resolve_shapes`.
         kind: One of `KINDS`.
@@ -116,7 +116,7 @@ def make_inputs(
     arrays: list[NDArray[Any]] = []
     for position, entry in enumerate(signature.inputs):
         stream = _Stream(seed, KINDS.index(kind), position)
-        bound = index_bound(model, signature.subgraph, entry.tensor.index)
+        bound = None if model is None else index_bound(model, signature.subgraph, entry.tensor.index)
         arrays.append(_make(entry, shapes[entry.name], kind, stream, bound))
     return arrays
 

@@ -2,6 +2,7 @@
 
 import re
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay.evidence import litert_log
@@ -51,6 +52,7 @@ class Ending:
         timed_out: True if the time limit ended it.
         out_of_memory: True if the memory limit ended it.
         flooded: True if its log grew without bound, which ended it.
+        lost: Why the device could not be reached any more, or None.
     """
 
     stage: str | None
@@ -61,6 +63,7 @@ class Ending:
     timed_out: bool
     out_of_memory: bool
     flooded: bool
+    lost: str | None = None
 
 
 def last_lines(log: str) -> tuple[str, ...]:
@@ -69,7 +72,13 @@ def last_lines(log: str) -> tuple[str, ...]:
     return tuple([line for line in lines if not _NOISE.match(line)][-LAST_LINES:])
 
 
-def accept(ending: Ending, log: str, lane_failure: FailureClass | None) -> Acceptance:
+Explain = Callable[[str], tuple[FailureClass, str] | None]
+"""The failure class that an error or a log shows, and the line that shows it."""
+
+
+def accept(
+    ending: Ending, log: str, lane_failure: FailureClass | None, explain: Explain = litert_log.failure
+) -> Acceptance:
     """Judge one measurement.
 
     Args:
@@ -77,8 +86,9 @@ def accept(ending: Ending, log: str, lane_failure: FailureClass | None) -> Accep
         log: Its log.
         lane_failure: A failure that the lane reads from the log although the calls reported success, such as a
             silent fallback to the CPU.
+        explain: How the lane's errors and log show a failure.
     """
-    failure, error, shown = _cause(ending, log, lane_failure)
+    failure, error, shown = _cause(ending, log, lane_failure, explain)
     loads = True if ending.loaded else None if ending.stage in (None, "start") else False
     if failure is None:
         return Acceptance(loads, True, None, None, ())
@@ -89,9 +99,11 @@ def accept(ending: Ending, log: str, lane_failure: FailureClass | None) -> Accep
 
 
 def _cause(
-    ending: Ending, log: str, lane_failure: FailureClass | None
+    ending: Ending, log: str, lane_failure: FailureClass | None, explain: Explain
 ) -> tuple[FailureClass | None, str | None, str | None]:
     during = f"during {ending.stage or 'start'}"
+    if ending.lost is not None:
+        return FailureClass.DEVICE_UNREACHABLE, f"the device was lost {during}: {ending.lost}", None
     if ending.timed_out:
         return FailureClass.TIMED_OUT, f"the time limit was reached {during}; the process was killed", None
     if ending.out_of_memory:
@@ -99,7 +111,7 @@ def _cause(
     if ending.flooded:
         return FailureClass.CRASHED, f"the log grew without bound {during}; the process was killed", None
     if ending.error is not None:
-        return _reported(ending, log)
+        return _reported(ending, log, explain)
     if ending.returncode < 0:
         name = _signal_name(-ending.returncode)
         hint = ", as the system does when memory runs out" if name == "SIGKILL" else ""
@@ -111,10 +123,10 @@ def _cause(
     return None, None, None
 
 
-def _reported(ending: Ending, log: str) -> tuple[FailureClass, str, str | None]:
+def _reported(ending: Ending, log: str, explain: Explain) -> tuple[FailureClass, str, str | None]:
     error = ending.error or ""
     # The message is about this failure; the log may hold older complaints, so it is asked second.
-    found = litert_log.failure(error) or litert_log.failure(log)
+    found = explain(error) or explain(log)
     failure = ending.error_class or (found[0] if found else None)
     if failure is None:
         failure = FailureClass.RUN_FAILED if ending.loaded else FailureClass.LOAD_FAILED

@@ -39,6 +39,11 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
+def board_model() -> str | None:
+    """The board's name as its firmware gives it, for example `Raspberry Pi 5 Model B Rev 1.0`; None on most PCs."""
+    return (_read("/proc/device-tree/model") or "").strip("\0 ") or None
+
+
 def label() -> str:
     """A short name for this kind of machine: processor and number of cores, never a host name."""
     name = re.sub(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|@.*", " ", cpu_model(), flags=re.IGNORECASE)

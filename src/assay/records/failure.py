@@ -40,5 +40,7 @@ class FailureClass(StrEnum):
     """The browser lacks JavaScript Promise Integration and the graph needs it."""
     LANE_UNAVAILABLE = "lane_unavailable"
     """The lane cannot run on this machine at all: something is not installed."""
+    DEVICE_UNREACHABLE = "device_unreachable"
+    """The link to the device died, or the device did, in the middle of the run."""
     INTERRUPTED = "interrupted"
     """A person stopped the run."""

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from assay import graph
 from assay.conversion.sam2.prompt import PromptEncoder
-from assay.devices import local
+from assay.devices.local import LocalDevice
 from assay.errors import AssayError
 from assay.lanes import registry
-from assay.lanes.base import Job, input_specs, output_specs
+from assay.lanes.job import Job, input_specs, output_specs
 from assay.lanes.native import load_arrays, save_arrays
 from assay.records.files import write_atomic
 from assay.scratch import Scratch
@@ -206,7 +206,7 @@ class Segmenter:
             inputs = folder / "inputs.npz"
             save_arrays(inputs, [arrays[entry.name] for entry in signature.inputs])
             job = Job.of(model, signature, folder / "job", [inputs], runs=runs, threads=self.threads)
-            outcome = local.run_job(self.lane, job, time_limit_s=self.time_limit_s)
+            outcome = LocalDevice().run_job(self.lane, job, time_limit_s=self.time_limit_s)
             lane = registry.find(self.lane)
             facts = lane.read(outcome.log, outcome.observation)
             files = outcome.output_files()

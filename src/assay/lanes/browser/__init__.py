@@ -7,30 +7,39 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import AssayError
 from assay.evidence import litert_log, litertjs_log
-from assay.lanes.base import Availability, Job, LaneFacts, Observation, Refusal, save_observation
+from assay.lanes.base import Availability, Lane, LaneFacts, Refusal
+from assay.lanes.job import Job, Observation, save_observation
 from assay.lanes.browser import chromium, litertjs
 from assay.lanes.browser.environment import adapter_name, is_software
 from assay.records.failure import FailureClass
 
 if TYPE_CHECKING:
-    from assay.lanes.browser.session import Measurer
+    from assay.lanes.base import RecordKind
+    from assay.lanes.options import LaneOptions
 
 
-class BrowserLane:
+class BrowserLane(Lane):
     """What the browser lanes share.
 
     Attributes:
-        measurer: Measures the jobs of this process; made when first needed, one that keeps no browser.
+        accelerator: LiteRT.js's name for where to run: `wasm`, `webgpu` or `webnn`.
     """
 
-    name: str
-    summary: str
     accelerator: str
-    runs_in = "browser"
-    precision = "fp32"
+    runtime = "@litertjs/core"
+    record: RecordKind = "browser_sweep"
+    places = ("system", "browser")
+    resident = True
 
-    def __init__(self) -> None:
-        self.measurer: Measurer | None = None
+    def options_model(self) -> type[LaneOptions]:
+        """Browser, adapter, LiteRT.js and how it runs."""
+        from assay.lanes.browser.options import BrowserOptions
+
+        return BrowserOptions
+
+    def runtime_version(self, options: dict[str, Any]) -> str | None:
+        """The version of LiteRT.js that is asked for."""
+        return str(options.get("litertjs") or litertjs.DEFAULT_VERSION)
 
     def available(self) -> Availability:
         """Whether the lane can run here; looks for Playwright, a browser and the runtime, and starts nothing."""
@@ -50,36 +59,41 @@ class BrowserLane:
             on += f", {details['adapter_kind']} WebGPU adapter"
         return Availability(True, on=on, details=details)
 
-    def child_env(self, options: dict[str, Any]) -> dict[str, str]:
-        """Nothing: the browser's arguments say it all."""
-        return {}
-
     def measure(self, job: Job, observation: Observation) -> None:
         """Measure a job in a browser; see `Lane.measure`."""
-        if self.measurer is None:
-            from assay.lanes.browser.session import Measurer
+        from assay.lanes.browser.measurer import measurer
 
-            self.measurer = Measurer()
-        self.measurer.measure(job, observation, self.accelerator)
+        measurer().measure(job, observation, self.accelerator)
+
+    def keep(self) -> None:
+        """Keep the browser for the next job; the lanes of a process share it."""
+        from assay.lanes.browser.measurer import measurer
+
+        measurer().keep = True
+
+    def close(self) -> None:
+        """Close the browser that was kept, if there is one."""
+        from assay.lanes.browser.measurer import measurer
+
+        measurer().close()
 
     def read(self, log: str, observation: Observation | None) -> LaneFacts:
         """Facts from the console and from what the page saw; an accelerator must show that it served the run."""
         facts = observation.facts if observation else {}
         webgpu: dict[str, Any] = (facts.get("browser") or {}).get("webgpu") or {}
-        accelerated = self.accelerator != "wasm"
         served, evidence, failure = self._served(log, observation)
-        report = litert_log.delegation(litertjs_log.plain(log)) if accelerated else None
+        report = litert_log.delegation(litertjs_log.plain(log)) if self.accelerated else None
         full = None
         if report is not None:
             full = report.remaining == 0
             evidence += report.lines
-        elif accelerated and served:
+        elif self.accelerated and served:
             # Only together: the flag alone is also true for a graph that the CPU took whole.
             full = facts.get("is_fully_accelerated")
         if line := litertjs_log.silent_failure(litertjs_log.plain(log).splitlines()):
             failure = FailureClass.SILENT_RUN_FAILURE
             evidence.append(line)
-        if accelerated and "is_fully_accelerated" in facts:
+        if self.accelerated and "is_fully_accelerated" in facts:
             evidence.append(f"page: isFullyAccelerated={str(facts['is_fully_accelerated']).lower()}")
         if self.accelerator == "webgpu":
             evidence += litert_log.graphics_errors(litertjs_log.plain(log))
@@ -133,6 +147,8 @@ class WasmLane(BrowserLane):
     name = "wasm_xnnpack"
     summary = "browser CPU: LiteRT.js, WebAssembly, XNNPACK"
     accelerator = "wasm"
+    accelerated = False
+    order = 40
 
 
 class WebGpuLane(BrowserLane):
@@ -142,6 +158,8 @@ class WebGpuLane(BrowserLane):
     summary = "browser GPU: LiteRT.js, WebGPU, ML Drift"
     accelerator = "webgpu"
     precision = "fp16"
+    order = 50
+    probe = "assay.probe.browser"
 
 
 class WebNnLane(BrowserLane):
@@ -151,8 +169,9 @@ class WebNnLane(BrowserLane):
     summary = "browser WebNN (experimental): LiteRT.js, whatever serves navigator.ml"
     accelerator = "webnn"
     precision = "fp16"
-
+    order = 60
     experimental = True
+    asks_consent = True
 
     def measure(self, job: Job, observation: Observation) -> None:
         """As the other lanes, if the job says that experimental lanes may run."""

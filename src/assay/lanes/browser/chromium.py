@@ -9,12 +9,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from assay.errors import AssayError
-from assay.lanes.browser.litertjs import DEFAULT_VERSION, check_version
 
 _COMMANDS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge"]
 _PLACES = [
@@ -24,61 +21,6 @@ _PLACES = [
     r"C:\Program Files\Google\Chrome\Application\chrome.exe",
 ]
 INSTALL_PLAYWRIGHT = "pip install 'assay[browser]'"
-ADAPTERS = ("auto", "swiftshader", "hardware")
-
-
-@dataclass(frozen=True)
-class BrowserOptions:
-    """How a browser lane runs; the options of a `Job`, checked.
-
-    Attributes:
-        adapter: WebGPU adapter: `swiftshader` (software), `hardware`, or `auto`: hardware where the machine
-            shows a graphics device, else software.
-        cdp: Address of a running browser's DevTools port, such as `http://localhost:9222`; None starts one here.
-        port: Loopback port of the server; 0 for a random one. A fixed one can be forwarded to a device.
-        litertjs: Version of LiteRT.js.
-        wasm_threads: Threads of the threaded WebAssembly build; None or 1 for a single-threaded build.
-        jspi: The build with JavaScript Promise Integration or the one without; None for the one with it where
-            the browser has it and no threads are asked for.
-        precision: Arithmetic that WebGPU or WebNN may use, `fp16` or `fp32`; None leaves it to LiteRT.js.
-        machine_label: Name of the machine in records; None for the host's name.
-        experimental: Whether experimental lanes may run.
-    """
-
-    adapter: str = "auto"
-    cdp: str | None = None
-    port: int = 0
-    litertjs: str = DEFAULT_VERSION
-    wasm_threads: int | None = None
-    jspi: bool | None = None
-    precision: str | None = None
-    machine_label: str | None = None
-    experimental: bool = False
-
-    @classmethod
-    def of(cls, options: dict[str, Any]) -> BrowserOptions:
-        """The options among those of a job; options of other lanes are left alone.
-
-        Raises:
-            AssayError: A value is not one that it can have.
-        """
-        names = {field.name for field in fields(cls)}
-        chosen = cls(**{name: value for name, value in options.items() if name in names and value is not None})
-        check_version(chosen.litertjs)
-        if chosen.adapter not in ADAPTERS:
-            raise AssayError(f"no adapter {chosen.adapter!r}", fix=f"choose from {', '.join(ADAPTERS)}")
-        if chosen.precision not in (None, "fp16", "fp32"):
-            raise AssayError(f"no precision {chosen.precision!r}", fix="choose fp16 or fp32")
-        if chosen.jspi and chosen.threaded:
-            raise AssayError(
-                "LiteRT.js has no build with both JSPI and threads", fix="leave out --jspi or --wasm-threads"
-            )
-        return chosen
-
-    @property
-    def threaded(self) -> bool:
-        """Whether the threaded WebAssembly build is asked for."""
-        return self.wasm_threads is not None and self.wasm_threads > 1
 
 
 def find() -> Path:

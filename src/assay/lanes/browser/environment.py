@@ -34,7 +34,6 @@ def browser_env(
     litertjs_version: str,
     wasm_file: str,
     remote: bool,
-    label: str | None,
 ) -> dict[str, Any]:
     """The `env` object of a browser run.
 
@@ -44,7 +43,6 @@ def browser_env(
         litertjs_version: Version in the package that was served.
         wasm_file: File of the WebAssembly build that the page fetched.
         remote: True if the browser may run on another machine than this one.
-        label: Name of the machine; None for the host's name, or the address where it is another machine.
 
     Returns:
         Its fields; None for what the browser does not tell.
@@ -61,7 +59,7 @@ def browser_env(
         "jspi": "jspi" in wasm_file,
         "jspi_supported": page.get("jspi_supported"),
         "litertjs_core_version": litertjs_version,
-        "machine_label": label or (hints.get("model") or "remote-browser" if remote else None),
+        "machine_label": hints.get("model") or "remote-browser" if remote else None,
         "os": name,
         "os_version": version,
         "shader_f16": None if features is None else "shader-f16" in features,

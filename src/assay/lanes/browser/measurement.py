@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.evidence import litertjs_log
-from assay.lanes.base import Job, Observation
+from assay.lanes.job import Job, Observation
 from assay.lanes.browser.page_job import BrowserFailure, PageEvent, PageJob
+from assay.lanes.browser.running import first_line
 from assay.records.failure import FailureClass
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-    from assay.lanes.browser.session import Session
+    from assay.lanes.browser.running import RunningBrowser
 
 _SYNC_TIMEOUT_S = 30.0
 _MIB = 2**20
@@ -40,18 +41,18 @@ _CERTAIN = frozenset(
 class Measurement:
     """One job on one page of a session; see `run`."""
 
-    def __init__(self, session: Session, job: Job, observation: Observation, accelerator: str) -> None:
-        self._session = session
+    def __init__(self, browser: RunningBrowser, job: Job, observation: Observation, accelerator: str) -> None:
+        self._browser = browser
         self._job = job
         self._observation = observation
         self._page_job = PageJob(
             job,
             observation,
             accelerator,
-            session.options,
-            litertjs_version=session.runtime.version,
-            browser_version=session.version,
-            own_browser=session.options.cdp is None,
+            browser.options,
+            litertjs_version=browser.runtime.version,
+            browser_version=browser.version,
+            own_browser=browser.options.cdp is None,
         )
         self._events: asyncio.Queue[PageEvent] = asyncio.Queue()
         self._over = False
@@ -69,14 +70,14 @@ class Measurement:
         def notify(event: PageEvent) -> None:
             loop.call_soon_threadsafe(self._events.put_nowait, event)
 
-        self._page_job.publish(self._session.server, "", notify)
+        self._page_job.publish(self._browser.server, "", notify)
         try:
-            page, context = await self._session.new_page()
+            page, context = await self._browser.new_page()
             page.on("console", lambda message: self._say(message.type, message.text))
             page.on("pageerror", lambda error: self._say("uncaught", str(error)))
             page.on("crash", lambda _: self._events.put_nowait(PageEvent("crash")))
             page.on("close", lambda _: self._events.put_nowait(PageEvent("gone")))
-            await page.goto(self._session.server.url + "run.html", wait_until="commit")
+            await page.goto(self._browser.server.url + "run.html", wait_until="commit")
             await self._follow(page)
             await (page.close() if context is None else context.close())
         except Error as error:
@@ -84,7 +85,7 @@ class Measurement:
         finally:
             # What the page says once nobody answers it any more is not about the model.
             self._over = True
-            self._page_job.withdraw(self._session.server, "")
+            self._page_job.withdraw(self._browser.server, "")
 
     async def _follow(self, page: Page) -> None:
         while True:
@@ -149,8 +150,3 @@ def _least_memory(job: Job) -> int:
     if facts.activations_bytes is not None:
         return facts.activations_bytes
     return sum(prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in job.inputs + job.outputs)
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's text; its type where it has none."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

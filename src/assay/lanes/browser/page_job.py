@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from assay.evidence import litertjs_log
-from assay.lanes.base import Job, Observation, TensorSpec, save_observation
-from assay.lanes.browser.chromium import BrowserOptions
+from assay.lanes.job import Job, Observation, TensorSpec, save_observation
+from assay.lanes.browser.options import BrowserOptions
 from assay.lanes.browser.environment import browser_env, is_software
 from assay.lanes.browser.server import Body, Receiver, Server, save_body
 from assay.lanes.native import Array, load_arrays, save_arrays
@@ -149,7 +149,6 @@ class PageJob:
                 litertjs_version=self._litertjs_version,
                 wasm_file=str((facts.get("runtime") or {}).get("wasm_file", "")),
                 remote=self._options.cdp is not None,
-                label=self._options.machine_label,
             )
 
     def enter(self, stage: str) -> bool:

@@ -1,4 +1,4 @@
-"""One browser, many jobs: each gets a page of its own, and after a failure the browser is not used again."""
+"""A running browser with the server of its pages: started here, or attached to where it runs."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from assay.devices import local
 from assay.errors import AssayError
-from assay.lanes.base import Job, Observation, save_observation
 from assay.lanes.browser import chromium, litertjs
-from assay.lanes.browser.chromium import BrowserOptions
-from assay.lanes.browser.measurement import Measurement, first_line
-from assay.lanes.browser.page_job import BrowserFailure
+from assay.lanes.browser.options import BrowserOptions
 from assay.lanes.browser.server import Server
-from assay.records.failure import FailureClass
+from assay.processes import kill_all
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page, Playwright
@@ -29,7 +26,7 @@ _OPEN_TIMEOUT_S = 60.0
 _CLOSE_TIMEOUT_S = 5.0
 
 
-class Session:
+class RunningBrowser:
     """A running browser with the server of its pages. For one thread.
 
     Args:
@@ -62,18 +59,9 @@ class Session:
             self.close()
             raise
 
-    def measure(self, job: Job, observation: Observation, accelerator: str) -> None:
-        """Measure a job on a page of its own.
-
-        Args:
-            job: What to measure.
-            observation: Filled and saved as it goes.
-            accelerator: LiteRT.js's name for where to run: `wasm`, `webgpu` or `webnn`.
-
-        Raises:
-            BrowserFailure: It failed; the session is to be closed.
-        """
-        self._loop.run_until_complete(Measurement(self, job, observation, accelerator).run())
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something with the browser, to its end."""
+        self._loop.run_until_complete(work)
 
     def close(self) -> None:
         """End the browser, whatever state it is in, and leave no file and no process."""
@@ -81,7 +69,7 @@ class Session:
         processes = psutil.Process().children(recursive=True)
         with contextlib.suppress(Exception):
             self._loop.run_until_complete(asyncio.wait_for(self._shut(), _CLOSE_TIMEOUT_S))
-        local.kill_all(processes)
+        kill_all(processes)
         psutil.wait_procs(processes, timeout=_CLOSE_TIMEOUT_S)
         self.server.close()
         self._loop.close()
@@ -90,7 +78,7 @@ class Session:
     async def _open(self) -> None:
         from playwright.async_api import Error, async_playwright
 
-        # What a browser leaves behind that is killed goes with this session.
+        # What a browser leaves behind that is killed goes with this folder.
         before = os.environ.get("TMPDIR")
         os.environ["TMPDIR"] = str(self._scratch)
         try:
@@ -139,47 +127,6 @@ class Session:
         return await context.new_page(), context
 
 
-class Measurer:
-    """Measures jobs one after the other, and may keep the browser between them.
-
-    Args:
-        keep: Whether the browser stays for the next job with the same options.
-    """
-
-    def __init__(self, *, keep: bool = False) -> None:
-        self._keep = keep
-        self._session: Session | None = None
-
-    def measure(self, job: Job, observation: Observation, accelerator: str) -> None:
-        """Measure a job; a failure is written into the observation, and ends the browser.
-
-        Args:
-            job: What to measure.
-            observation: Filled and saved as it goes.
-            accelerator: `wasm`, `webgpu` or `webnn`.
-        """
-        failed = True
-        try:
-            options = BrowserOptions.of(job.options)
-            if self._session is not None and self._session.options != options:
-                self.close()
-            if self._session is None:
-                self._session = Session(options)
-            self._session.measure(job, observation, accelerator)
-            failed = False
-        except BrowserFailure as failure:
-            observation.error = str(failure)
-            observation.error_class = failure.failure
-        except AssayError as error:
-            observation.error = str(error)
-            observation.error_class = FailureClass.LANE_UNAVAILABLE
-        finally:
-            save_observation(job, observation)
-            if failed or not self._keep:
-                self.close()
-
-    def close(self) -> None:
-        """Close the browser that was kept, if there is one."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
+def first_line(error: Exception) -> str:
+    """The first line of an error's text; its type where it has none."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
