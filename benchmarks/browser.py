@@ -19,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 from fetch_models import fetch
 
-from assay.devices import local
-from assay.measure.run import RunResult, Settings, run_models
+from assay.devices.local import LocalDevice
+from assay.measure.run import RunResult, run_models
+from assay.measure.settings import Settings
 from assay.measure.sweep import LANES, sweep
 
 AIM = 1.3
@@ -62,7 +63,7 @@ def main() -> None:
         settings = Settings(lanes=LANES, runs=arguments.runs, budget_s=arguments.budget, out=Path(folder))
         start = time.perf_counter()
         if arguments.fresh:
-            run_models(models, settings, notify=notify, done=done, runner=local.run_job)
+            run_models(models, settings, notify=notify, done=done, among=[LocalDevice()])
         else:
             sweep(models, settings, notify=notify, done=done)
         wall = time.perf_counter() - start

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 from fetch_models import fetch
 
 from assay import graph
-from assay.devices.local import run_job
+from assay.devices.local import LocalDevice
 from assay.lanes.job import Job
 from assay.lanes.native import save_arrays
 from assay.numerics.inputs import make_inputs, resolve_shapes
@@ -80,7 +80,7 @@ def latency_ratio(path: Path, pairs: int = 7) -> float:
                 return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
             def ours(job: Job = job) -> float:
-                observation = run_job("cpu_xnnpack", job).observation
+                observation = LocalDevice().run_job("cpu_xnnpack", job).observation
                 assert observation is not None
                 return statistics.median(observation.samples_ms)
 

@@ -40,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
 from fetch_models import fetch
 
-from assay.devices.local import run_job
+from assay.devices.local import LocalDevice
 from assay.errors import AssayError
 from assay.graph import Model, read, save
 from assay.lanes.job import Job
@@ -281,7 +281,7 @@ def gpu_outputs(subject: Subject) -> list[Arrays] | None:
         files.append(folder / f"in{number}.npz")
         save_arrays(files[-1], arrays)
     job = Job.of(subject.path, subject.signature, folder, files, runs=0, threads=THREADS)
-    outcome = run_job("gpu_mldrift", job, time_limit_s=300.0)
+    outcome = LocalDevice().run_job("gpu_mldrift", job, time_limit_s=300.0)
     observation = outcome.observation
     if observation is None or observation.error or len(outcome.output_files()) != len(files):
         return None

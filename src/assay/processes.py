@@ -1,4 +1,4 @@
-"""Child processes: started in a group with a folder for what they leave, watched, and ended with all they started."""
+"""Child processes: started with a folder for what they leave, watched, and ended with all that they started."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ import psutil
 import pytest
 
 from assay import graph
-from assay.devices import local
 from assay.graph.build import GraphBuilder
-from assay.lanes.job import Job
 from assay.lanes.browser import chromium, litertjs
+from assay.lanes.job import Job
 from assay.lanes.native import save_arrays
+from assay.processes import kill_all
 from assay.scratch import Scratch
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "assay"
@@ -115,7 +115,8 @@ def plain_browser() -> Iterator[tuple[str, psutil.Process]]:
             time.sleep(0.1)
         yield f"http://127.0.0.1:{port_file.read_text().split()[0]}", psutil.Process(process.pid)
     finally:
-        local.kill_family(process)
+        kill_all([*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)])
+        process.wait()
         scratch.close()
 
 

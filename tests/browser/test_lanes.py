@@ -10,9 +10,8 @@ import numpy as np
 import psutil
 import pytest
 
-from assay.devices import local
-from assay.devices.resident import BrowserWorker
-from assay.lanes.job import TensorSpec
+from assay.devices.local import LocalDevice
+from assay.lanes.job import TensorSpec, read_observation
 from assay.lanes.native import load_arrays
 from assay.lanes.registry import find
 from assay.protocol.acceptance import accept
@@ -26,13 +25,13 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def worker():
     """One browser for the tests that do no harm to it."""
-    with BrowserWorker() as started:
+    with LocalDevice() as started:
         yield started
 
 
-def run(lane, job, time_limit_s=120.0, runner=local):
+def run(lane, job, time_limit_s=120.0, runner=None):
     """Outcome, facts and acceptance of one job, as `assay run` makes them."""
-    outcome = runner.run_job(lane, job, time_limit_s=time_limit_s)
+    outcome = (runner or LocalDevice()).run_job(lane, job, time_limit_s=time_limit_s)
     facts = find(lane).read(outcome.log, outcome.observation)
     return outcome, facts, accept(outcome.ending, outcome.log, facts.failure)
 
@@ -145,7 +144,7 @@ def test_the_gpu_process_dies(make_job):
         end = time.monotonic() + 60
         while time.monotonic() < end:
             time.sleep(0.2)
-            observation = local.read_observation(Path(job.workdir))
+            observation = read_observation(Path(job.workdir))
             if observation is None or observation.stage != "timed":
                 continue
             for process in psutil.Process().children(recursive=True):
@@ -192,7 +191,7 @@ class TestAnotherBrowser:
             end = time.monotonic() + 60
             while time.monotonic() < end:
                 time.sleep(0.2)
-                observation = local.read_observation(Path(job.workdir))
+                observation = read_observation(Path(job.workdir))
                 if observation is not None and observation.stage == "timed":
                     for member in process.children(recursive=True):
                         if "--type=renderer" in member.cmdline():

@@ -7,7 +7,7 @@ import pytest
 
 from assay import graph
 from assay.errors import AssayError
-from assay.measure.run import Settings
+from assay.measure.settings import Settings
 from assay.measure.sweep import find_models, sweep
 
 from .conftest import chromium_processes, double, with_unknown_op

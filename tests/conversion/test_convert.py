@@ -285,7 +285,8 @@ def test_the_real_decoder_meets_its_bars(tmp_path: Path) -> None:
 )
 def test_fully_delegated_and_right_on_the_gpu(recipe: str, variant: str, tmp_path: Path) -> None:
     from assay.lanes.registry import find as find_lane
-    from assay.measure.run import Settings, run_models
+    from assay.measure.run import run_models
+    from assay.measure.settings import Settings
 
     if not find_lane("gpu_mldrift").available().available:
         pytest.skip("no Vulkan driver")

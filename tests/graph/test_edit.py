@@ -8,7 +8,7 @@ import made_models
 import numpy as np
 import pytest
 
-from assay.devices.local import run_job
+from assay.devices.local import LocalDevice
 from assay.graph import GraphBuilder, GraphError, Model, cut, read, save, tap, write
 from assay.lanes.job import Job
 from assay.lanes.registry import find
@@ -183,7 +183,7 @@ def test_taps_survive_the_gpu_delegate(real_models: dict[str, Path], tmp_path: P
     (signature,) = tapped.signatures
     np.savez(tmp_path / "inputs.npz", **{str(i): values[e.name] for i, e in enumerate(signature.inputs)})
     job = Job.of(path, signature, tmp_path / "work", [tmp_path / "inputs.npz"], runs=0)
-    outcome = run_job("gpu_mldrift", job)
+    outcome = LocalDevice().run_job("gpu_mldrift", job)
     facts = find("gpu_mldrift").read(outcome.log, outcome.observation)
     assert facts.full_delegation, outcome.log[-2000:]
     with np.load(outcome.output_files()[0]) as outputs:

@@ -10,10 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from assay.devices import local
+from assay import processes
+from assay.devices.base import JobOutcome
+from assay.devices.local import LocalDevice
 from assay.errors import AssayError
 from assay.lanes import registry
-from assay.lanes.job import Job, Observation, TensorSpec
+from assay.lanes.job import Job, Observation, TensorSpec, read_observation
+from assay.processes import LOG_LIMIT, Stopped
 
 
 def make_job(folder: Path) -> Job:
@@ -29,8 +32,8 @@ def make_job(folder: Path) -> Job:
     )
 
 
-def run(lane: str, folder: Path, **limits: object) -> local.Outcome:
-    return local.run_job(f"bad_lanes:{lane}", make_job(folder), **limits)
+def run(lane: str, folder: Path, **limits: object) -> JobOutcome:
+    return LocalDevice().run_job(f"bad_lanes:{lane}", make_job(folder), **limits)
 
 
 def test_a_native_crash(tmp_path: Path):
@@ -69,8 +72,8 @@ def test_what_a_killed_child_leaves_is_removed(tmp_path: Path):
 
 def test_a_child_does_not_outlive_a_killed_parent(tmp_path: Path):
     code = (
-        "import sys; from assay.devices import local; from assay.lanes.base import Job; "
-        "local.run_job('bad_lanes:Hang', Job.from_json(sys.argv[1]))"
+        "import sys; from assay.devices.local import LocalDevice; from assay.lanes.job import Job; "
+        "LocalDevice().run_job('bad_lanes:Hang', Job.from_json(sys.argv[1]))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, make_job(tmp_path).to_json()])
     while not (tmp_path / "grandchild").exists():
@@ -93,7 +96,7 @@ def test_a_job_in_a_thread_can_be_stopped(tmp_path: Path):
         stop.set()
 
     threading.Thread(target=stop_later, daemon=True).start()
-    with pytest.raises(local.Stopped):
+    with pytest.raises(Stopped):
         run("Hang", tmp_path, stop=stop)
     with contextlib.suppress(psutil.NoSuchProcess):
         grandchild = int((tmp_path / "grandchild").read_text())
@@ -107,15 +110,15 @@ def test_a_glutton_is_stopped(tmp_path: Path):
 
 
 def test_a_flood_is_stopped_and_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(local, "LOG_FILE_LIMIT", 2**22)
+    monkeypatch.setattr(processes, "LOG_FILE_LIMIT", 2**22)
     outcome = run("Flood", tmp_path)
     assert outcome.flooded
-    assert len(outcome.log) <= local.LOG_LIMIT + 100
+    assert len(outcome.log) <= LOG_LIMIT + 100
 
 
 def test_a_crash_spares_the_jobs_before_it(tmp_path: Path):
     jobs = [make_job(tmp_path / str(index)) for index in range(3)]
-    outcomes = local.run_jobs("bad_lanes:CrashOnSecond", jobs)
+    outcomes = LocalDevice().run_jobs("bad_lanes:CrashOnSecond", jobs)
     assert outcomes[0].observation is not None
     assert outcomes[0].observation.error is None
     assert outcomes[1].returncode == -6
@@ -124,9 +127,9 @@ def test_a_crash_spares_the_jobs_before_it(tmp_path: Path):
 
 def test_what_the_child_wrote_is_read_with_care(tmp_path: Path):
     (tmp_path / "observation.json").write_text('{"stage": "load"')
-    assert local.read_observation(tmp_path) is None
+    assert read_observation(tmp_path) is None
     (tmp_path / "observation.json").write_text("[]")
-    assert local.read_observation(tmp_path) is None
+    assert read_observation(tmp_path) is None
 
 
 def test_jobs_and_observations_survive_json(tmp_path: Path):

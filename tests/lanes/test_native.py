@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from assay import graph
-from assay.devices import local
+from assay.devices.base import JobOutcome
+from assay.devices.local import LocalDevice
 from assay.lanes import registry
 from assay.lanes.base import LaneFacts
-from assay.lanes.job import Job, Observation
 from assay.lanes.gpu import MlDriftLane
+from assay.lanes.job import Job, Observation
 from assay.lanes.native import load_arrays, save_arrays
 from assay.numerics.inputs import make_inputs, resolve_shapes
 from assay.records.failure import FailureClass
@@ -20,7 +21,7 @@ gpu = pytest.mark.skipif(
 )
 
 
-def run(lane: str, path: Path, folder: Path, **changes: object) -> tuple[local.Outcome, LaneFacts]:
+def run(lane: str, path: Path, folder: Path, **changes: object) -> tuple[JobOutcome, LaneFacts]:
     model = graph.read(path)
     signature = model.signatures[0]
     shapes = resolve_shapes(signature)
@@ -31,11 +32,11 @@ def run(lane: str, path: Path, folder: Path, **changes: object) -> tuple[local.O
         save_arrays(sets[-1], make_inputs(model, signature, shapes, "uniform", seed))
     settings = {"sequence": [0, 1, 0], "runs": 4, "threads": 2} | changes
     job = Job.of(path, signature, folder / lane, sets, shapes=shapes, **settings)
-    outcome = local.run_job(lane, job)
+    outcome = LocalDevice().run_job(lane, job)
     return outcome, registry.find(lane).read(outcome.log, outcome.observation)
 
 
-def seen(outcome: local.Outcome) -> Observation:
+def seen(outcome: JobOutcome) -> Observation:
     assert outcome.observation is not None, outcome.log
     assert outcome.observation.error is None, outcome.observation.error
     return outcome.observation

@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from assay.cli._app import app
-from assay.measure.run import Settings, run_models
+from assay.measure.run import run_models
+from assay.measure.settings import Settings
 from assay.records import read_device_runs
 
 

@@ -8,7 +8,8 @@ import pytest
 import strangers
 from strangers import write
 
-from assay.measure.run import Settings, run_models
+from assay.measure.run import run_models
+from assay.measure.settings import Settings
 from assay.records import read_device_runs
 
 

@@ -7,13 +7,15 @@ import strangers
 from strangers import write
 
 from assay.graph import Model
-from assay.measure.run import Report, Settings, run_models
+from assay.catalog import build_card
+from assay.measure.run import Report, run_models
+from assay.measure.settings import Settings
 
 CPU = ("cpu_reference", "cpu_xnnpack")
 
 
 def run(path: Path, tmp_path: Path, lanes: tuple[str, ...] = CPU, **settings: object) -> Report:
-    return run_models([path], Settings(lanes=lanes, runs=3, out=tmp_path / "out", **settings))
+    return run_models([path], Settings(lanes=lanes, runs=3, out=tmp_path / "out", **settings), card=build_card)
 
 
 def all_run(report: Report) -> None:

@@ -9,21 +9,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from assay.lanes.base import Availability, LaneFacts
+from assay.lanes.base import Availability, Lane, LaneFacts
 from assay.lanes.job import Job, Observation, save_observation
 
 
-class _Bad:
+class _Bad(Lane):
     name = "bad"
     summary = "misbehaves"
-    runs_in = "device"
-    precision = "fp32"
 
     def available(self) -> Availability:
         return Availability(True, on="nowhere")
-
-    def child_env(self, options: dict) -> dict[str, str]:
-        return {}
 
     def read(self, log: str, observation: Observation | None) -> LaneFacts:
         return LaneFacts()

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from assay.lanes.job import Job, Observation
 from assay.lanes.cpu import XnnpackLane
+from assay.lanes.job import Job
 from assay.lanes.native import Array, Invoke
 
 
@@ -11,8 +11,8 @@ class _Wrong(XnnpackLane):
     summary = "returns wrong numbers"
     precision = "fp16"
 
-    def _load(self, job: Job, observation: Observation) -> Invoke:
-        right = super()._load(job, observation)
+    def load(self, job: Job) -> Invoke:
+        right = super().load(job)
         kept: list[list[Array]] = []
 
         def invoke(arrays: list[Array]) -> list[Array]:

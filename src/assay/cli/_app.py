@@ -17,7 +17,7 @@ from assay.version import __version__
 
 #: verb -> (module under assay.cli, one line of help). The order is the order of the help page.
 VERBS: dict[str, tuple[str, str]] = {
-    "run": ("run", "Measure models on this machine's lanes; write records and a card."),
+    "run": ("run", "Measure models on lanes of this machine or of other devices; write records and a card."),
     "sweep": ("sweep", "Measure many models in the browser: LiteRT.js on WebAssembly and WebGPU."),
     "browser": ("browser", "Install LiteRT.js; open a page that checks a model you drop on it."),
     "inspect": ("inspect", "Show what is in a model: ops, types, parameters, signatures; draw its graph."),
@@ -31,6 +31,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "catalog": ("catalog", "Write the index of all models."),
     "schema": ("schema", "Print the JSON Schema of a document."),
     "diagnose": ("diagnose", "Name the op that makes a lane wrong; hand over the smallest file that shows it."),
+    "devices": ("devices", "List and check the places where lanes run: this machine, boards, browsers."),
     "lanes": ("lanes", "List the lanes: can each run here, on what, or why not and the fix."),
     "convert": ("convert", "Convert PyTorch to a verified .tflite that accelerators take."),
     "recipes": ("recipes", "List what `assay convert` can convert, and its rewrites."),

@@ -1,27 +1,13 @@
 """`assay diagnose`: name the nodes that make a lane wrong, and hand over the smallest file that shows it."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from assay.cli._measuring_options import parse_shapes
+from assay.cli._options import parse_option
 
 app = typer.Typer(add_completion=False)
-
-
-def _option(text: str) -> tuple[str, Any]:
-    import json
-
-    from assay.errors import AssayError
-
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise AssayError(f"--option {text!r} is not understood", fix="write --option enforce_f32=true")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 @app.command(epilog="Example: assay diagnose pose_detection.tflite --lane gpu_mldrift --fix")
@@ -86,6 +72,7 @@ def diagnose(
     from assay.cli._output import err, print_json
     from assay.cli._output import out as stdout
     from assay.diagnosis import engine, text
+    from assay.measure.settings import parse_shapes
 
     with err.status("starting") as status:
 
@@ -101,7 +88,7 @@ def diagnose(
             source_outputs=source_outputs,
             shapes=parse_shapes(shape or []),
             signature=signature,
-            options=dict(map(_option, option or [])),
+            options=dict(map(parse_option, option or [])),
             seed=seed,
             threads=threads,
             time_limit_s=time_limit,

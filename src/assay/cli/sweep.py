@@ -2,70 +2,43 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from assay.cli._browser_options import (
-    Adapter,
-    Cdp,
-    Experimental,
-    Jspi,
-    LiteRtJs,
-    Port,
-    Precision,
-    WasmThreads,
-    lane_options,
-)
-from assay.cli._measuring_options import (
-    AsJson,
-    Budget,
-    Device,
-    MemoryLimit,
-    Out,
-    QuietGate,
-    Runs,
-    Seed,
-    TimeLimit,
-    Warmup,
-    show,
-    with_progress,
-)
+from assay.cli._measuring import AsJson, LaneOption, show, with_progress
+from assay.cli._options import lane_options, lane_parameters, option_parameters, with_options
+from assay.lanes import registry
+from assay.measure.settings import Settings
+from assay.measure.sweep import find_models, sweep_lanes
+from assay.measure.sweep import sweep as run_sweep
 
 app = typer.Typer(add_completion=False)
 
+_TIMED = ("runs", "warmup", "budget_s", "quiet_gate", "time_limit_s", "memory_limit")
+_CHOSEN = ("lanes", "on", *_TIMED, "seed", "out", "device")
+
 
 @app.command(epilog="Example: assay sweep models/ --runs 20 --adapter swiftshader")
+@with_options(
+    chosen=lambda: option_parameters(Settings, only=_CHOSEN, defaults={"budget_s": 10.0}),
+    lanes=lambda: lane_parameters(
+        lambda: [name for name in registry.names() if registry.find(name).record == "browser_sweep"]
+    ),
+)
 def sweep(
     catalog: Annotated[
         Path,
         typer.Argument(help="A folder of .tflite files, or a text file with one path a line.", show_default=False),
     ],
-    lane: Annotated[
-        list[str] | None,
-        typer.Option(help="Lane; again for more. Default: wasm_xnnpack and webgpu_mldrift.", show_default=False),
-    ] = None,
-    runs: Runs = 50,
-    warmup: Warmup = 3,
-    budget: Budget = 10.0,
+    *,
     jobs: Annotated[int, typer.Option(min=1, help="Models side by side; needs --runs 0.")] = 1,
-    out: Out = Path("assay-out"),
-    time_limit: TimeLimit = 300.0,
-    memory_limit: MemoryLimit = None,
-    seed: Seed = 0,
-    quiet_gate: QuietGate = False,
-    adapter: Adapter = "auto",
-    cdp: Cdp = None,
-    port: Port = 0,
-    litertjs: LiteRtJs = None,
-    wasm_threads: WasmThreads = None,
-    jspi: Jspi = None,
-    precision: Precision = None,
-    experimental: Experimental = False,
-    device: Device = None,
+    option: LaneOption = None,
     as_json: AsJson = False,
+    chosen: dict[str, Any],
+    lanes: dict[str, Any],
 ) -> None:
-    """Measure many models on the browser lanes; write a record and a card for each.
+    """Measure many models on the browser lanes, unless others are named; write a record and a card for each.
 
     The models are run by LiteRT.js in the system's Chromium, each on a page of its own; a crash, a hang or a
     refusal is a failed run and the rest goes on. An interrupted sweep goes on where it stopped when the same
@@ -73,42 +46,17 @@ def sweep(
 
     Exit code: 0 all fine, 1 a run failed or gave wrong numbers, 2 a file or an option cannot be used.
     """
-    from assay.measure.run import Settings
-    from assay.measure.sweep import LANES, find_models
-    from assay.measure.sweep import sweep as run_sweep
+    from assay.catalog import build_card
+    from assay.measure.run import plan_runs
 
-    options = lane_options(
-        lane or [],
-        adapter=adapter,
-        cdp=cdp,
-        port=port,
-        litertjs=litertjs,
-        wasm_threads=wasm_threads,
-        jspi=jspi,
-        precision=precision,
-        experimental=experimental,
-        machine_label=device,
-    )
+    options = lane_options(registry.names(), lanes, option or [])
+    settings = Settings.of({**chosen, "options": options, "command": ("assay", *sys.argv[1:])})
+    settings = settings.but(lanes=settings.lanes or sweep_lanes())
     models = find_models(catalog)
-    settings = Settings(
-        lanes=tuple(lane or LANES),
-        runs=runs,
-        warmup=warmup,
-        budget_s=budget,
-        out=out,
-        time_limit_s=time_limit,
-        memory_limit=memory_limit,
-        seed=seed,
-        quiet_gate=quiet_gate,
-        device=device,
-        options=options,
-        command=("assay", *sys.argv[1:]),
-    )
-    total = len(models) * len(settings.lanes)
     report = with_progress(
-        total,
-        lambda notify, done: run_sweep(models, settings, jobs=jobs, notify=notify, done=done),
+        len(models) * plan_runs(settings).runs,
+        lambda notify, done: run_sweep(models, settings, jobs=jobs, notify=notify, done=done, card=build_card),
         interrupted="interrupted; the same command goes on from here",
     )
-    show(report, out, as_json=as_json)
+    show(report, settings.out, as_json=as_json)
     raise typer.Exit(report.exit_code)

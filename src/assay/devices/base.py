@@ -104,6 +104,7 @@ class Device(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @abstractmethod
     def close(self) -> None:
         """End and remove whatever was started on the device."""
 

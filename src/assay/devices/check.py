@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay import graph
-from assay.devices.base import Device
+from assay.devices.base import Device, DeviceFacts
+from assay.errors import AssayError
 from assay.lanes import registry
 from assay.lanes.base import Availability
-from assay.lanes.job import Job
+from assay.lanes.job import Job, Json
 from assay.lanes.native import save_arrays
 from assay.protocol.acceptance import accept
+from assay.protocol.machine import State
 from assay.scratch import Scratch
 
 _TIME_LIMIT_S = 120.0
@@ -73,6 +75,58 @@ def check_lanes(
             check = _try(device, check)
         checks.append(check)
     return checks
+
+
+@dataclass(frozen=True)
+class DeviceCheck:
+    """One device: what it is, how it is now, and which lanes work there.
+
+    Attributes:
+        label: How the user named it.
+        address: Its address.
+        facts: What it is; None if it cannot be reached.
+        state: How it is; None if it cannot be reached.
+        lanes: Its lanes.
+        problem: Why it cannot be reached, or None.
+        fix: What to do about that.
+    """
+
+    label: str
+    address: str
+    facts: DeviceFacts | None = None
+    state: State | None = None
+    lanes: tuple[LaneCheck, ...] = ()
+    problem: str | None = None
+    fix: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """True if it cannot be reached, or a lane failed that has all it needs."""
+        return self.problem is not None or any(lane.failed for lane in self.lanes)
+
+    def to_dict(self) -> dict[str, Json]:
+        """As JSON."""
+        return dataclasses.asdict(self)
+
+
+def check_device(
+    device: Device, *, label: str, run: bool = True, notify: Callable[[str], None] = lambda text: None
+) -> DeviceCheck:
+    """Reach a device and look at its lanes.
+
+    Args:
+        device: The device; it is opened and closed.
+        label: How the user named it.
+        run: False to look only.
+        notify: Told which lane is being tried.
+    """
+    try:
+        with device:
+            facts, state = device.facts(), device.state()
+            lanes = tuple(check_lanes(device, run=run, notify=notify))
+    except AssayError as error:
+        return DeviceCheck(label, device.address, problem=error.message, fix=error.fix)
+    return DeviceCheck(label, device.address, facts, state, lanes)
 
 
 def _one_op_model() -> graph.Model:

@@ -46,7 +46,9 @@ def devices_file() -> Path | None:
     if chosen := os.environ.get("ASSAY_DEVICES"):
         return Path(chosen)
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return next((path for path in (Path("devices.yaml"), settings / "assay" / "devices.yaml") if path.is_file()), None)
+    return next(
+        (path for path in (Path("devices.yaml"), settings / "assay" / "devices.yaml") if path.is_file()), None
+    )
 
 
 def named() -> dict[str, DeviceEntry]:
@@ -105,5 +107,7 @@ def find(text: str, name: str | None = None) -> Device:
         except (ImportError, AttributeError) as error:
             raise AssayError(f"devices of the kind {scheme}:// cannot be loaded: {error}") from error
         return make(label, address)
-    known = ", ".join([DEFAULT, *named(), *(f"{scheme}://..." for scheme in sorted(_schemes()) if scheme != DEFAULT)])
+    known = ", ".join(
+        [DEFAULT, *named(), *(f"{scheme}://..." for scheme in sorted(_schemes()) if scheme != DEFAULT)]
+    )
     raise AssayError(f"there is no device {text!r}", fix=f"choose from {known}")

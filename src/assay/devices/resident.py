@@ -1,7 +1,7 @@
 """A child process that stays for many jobs and keeps what is costly to start, and the parent's side of it.
 
-Each job still has its own log and its own limits. After a failure the lane does not use again what it kept; after a
-crash, a hang or want of memory the whole child is ended, and the next job starts a new one.
+Each job still has its own log and its own limits. After a failure the lane does not use again what it kept; after
+a crash, a hang or want of memory the whole child is ended, and the next job starts a new one.
 """
 
 from __future__ import annotations

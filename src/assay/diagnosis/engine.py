@@ -485,7 +485,7 @@ class _Run:
             else "is wrong"
         )
         doubt = ""
-        if self.lane == REFERENCES[0]:
+        if self.lane in registry.references()[:1]:
             doubt = f"; only {self.finding.reference} says so, and it may be the one that is wrong"
         return f"{where} {shown} on {self.lane} ({kind.value}: {MEANING[kind]}){doubt}"
 

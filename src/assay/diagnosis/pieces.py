@@ -17,7 +17,7 @@ import numpy as np
 
 from assay.errors import AssayError
 from assay.graph import Buffer, Model, Node, Signature, SignatureTensor, Subgraph, Tensor
-from assay.lanes.job import TensorSpec, UNFEEDABLE, input_specs, output_specs
+from assay.lanes.job import UNFEEDABLE, TensorSpec, input_specs, output_specs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

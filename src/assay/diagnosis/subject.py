@@ -14,7 +14,7 @@ from assay import graph
 from assay.diagnosis.launch import Launcher, Trial
 from assay.diagnosis.pieces import Anatomy, Piece, carve
 from assay.errors import AssayError
-from assay.lanes.job import TensorSpec, UNFEEDABLE, input_specs, output_specs, resized_inputs
+from assay.lanes.job import UNFEEDABLE, TensorSpec, input_specs, output_specs, resized_inputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -99,14 +99,14 @@ class Lane:
         name: The lane's name in records, for example `gpu_mldrift`.
         summary: One line for `assay lanes`.
         accelerated: Whether an accelerator is asked for; False for the CPU, whatever kernels it uses.
-        reference_rank: Place among the lanes that others are compared with, the first is best; None for no reference.
+        reference_rank: Place among the lanes that others are compared with, the least is best; None for none.
         calibrates: Whether the model with noise in it, which shows the error to expect, is run here. A fast lane
             that has the ops which the noise is made of.
         precision: The arithmetic that the lane may use for a float32 model: `fp32` or `fp16`.
         runtime: Name of what runs the model, for records: `litert`, `@litertjs/core`, `onnxruntime` ...
         record: Kind of record that its runs are written to.
         formats: Formats of model files that it reads, see `assay.models.formats`.
-        places: Kinds of device that can be asked for it: `system` runs our child process, `browser` opens our page.
+        places: Kinds of device that can be asked for it: `system` runs our child process, `browser` our page.
         experimental: Whether it is run only when it is named.
         asks_consent: Whether the option `experimental` must be set too.
         resident: Whether one process serves job after job, since what it starts is costly (a browser).
@@ -147,7 +147,12 @@ class Lane:
 
     def runtime_version(self, options: dict[str, Json]) -> str | None:
         """Version of the runtime that these options take; None if it is not installed."""
-        return self.available().details.get("runtime_version")
+        told = self.available().details.get("runtime_version")
+        if told is None and self.runtime == "litert":
+            from assay.lanes.native import runtime_version
+
+            return runtime_version()
+        return told
 
     def child_env(self, options: dict[str, Json]) -> dict[str, str]:
         """Environment variables that the child process needs, in addition to the parent's."""

@@ -11,7 +11,9 @@ class ReferenceOptions(LaneOptions):
     """Options of `cpu_reference`."""
 
     kernels: Literal["reference"] | None = Field(
-        None, description="`reference` takes the plainest kernels, slow.", json_schema_extra={"hidden": True}
+        default=None,
+        description="`reference` takes the plainest kernels, slow.",
+        json_schema_extra={"hidden": True},
     )
 
 
@@ -19,10 +21,10 @@ class MlDriftOptions(LaneOptions):
     """Options of `gpu_mldrift`."""
 
     enforce_f32: bool = Field(
-        False, description="Ask the GPU for fp32 arithmetic.", json_schema_extra={"flag": "gpu-fp32"}
+        default=False, description="Ask the GPU for fp32 arithmetic.", json_schema_extra={"flag": "gpu-fp32"}
     )
     partition: bool = Field(
-        False,
+        default=False,
         description="Ask GPU and CPU together at once, not the GPU alone first.",
         json_schema_extra={"hidden": True},
     )
@@ -31,4 +33,6 @@ class MlDriftOptions(LaneOptions):
 class FaultOptions(LaneOptions):
     """Options of `assay.lanes.fault:FaultLane`; whatever its `cured_by` names is an option too."""
 
-    faults: list[dict[str, Any]] = Field([], description="What goes wrong.", json_schema_extra={"hidden": True})
+    faults: list[dict[str, Any]] = Field(
+        default=[], description="What goes wrong.", json_schema_extra={"hidden": True}
+    )

@@ -9,6 +9,7 @@ from assay.lanes.base import Lane
 
 GROUP = "assay.lanes"
 
+
 @functools.cache
 def _installed() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}

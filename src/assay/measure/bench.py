@@ -16,7 +16,7 @@ from assay.devices.base import Device
 from assay.errors import AssayError
 from assay.lanes import registry
 from assay.lanes.base import LaneFacts
-from assay.lanes.job import Job, Json, UNFEEDABLE, resized_inputs
+from assay.lanes.job import UNFEEDABLE, Job, Json, resized_inputs
 from assay.lanes.native import Array, load_arrays, save_arrays
 from assay.measure.entry import Measured
 from assay.measure.judge import Judge, Judged, seeded_sets

@@ -19,13 +19,13 @@ from assay.devices.base import Device, DeviceFacts, JobOutcome
 from assay.devices.local import LocalDevice
 from assay.errors import AssayError
 from assay.evidence import litertjs_log
-from assay.lanes.job import Job, Observation, save_observation
+from assay.lanes.base import Availability, Lane
 from assay.lanes.browser import BrowserLane
-from assay.lanes.browser.options import BrowserOptions
 from assay.lanes.browser.litertjs import Runtime
+from assay.lanes.browser.options import BrowserOptions
 from assay.lanes.browser.page_job import BrowserFailure, PageEvent, PageJob
 from assay.lanes.browser.server import Body, Server, save_body
-from assay.lanes.base import Availability, Lane
+from assay.lanes.job import Job, Observation, save_observation
 from assay.lanes.registry import find
 from assay.measure.run import CardBuilder, RunResult, run_models
 from assay.measure.settings import Settings
@@ -50,6 +50,9 @@ class _PageDevice(Device):
     def facts(self) -> DeviceFacts:
         """What its page tells comes with each run; the page is open on this machine."""
         return LocalDevice().facts()
+
+    def close(self) -> None:
+        """The page is its reader's."""
 
     def state(self) -> State:
         """Nobody tells."""

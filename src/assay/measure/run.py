@@ -1,8 +1,8 @@
 """The main job: measure models on the lanes of devices, judge what came out, and write it down.
 
-For each signature of each model, every lane of every device gets the same inputs in a child process that is its own.
-What the reference lane returned on this machine is what the others are compared with. Each run is on disk before the
-next begins.
+For each signature of each model, every lane of every device gets the same inputs in a child process for it alone.
+What the reference lane returned on this machine is what the others are compared with. Each run is on disk before
+the next begins.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from assay.scratch import Scratch
 class CardBuilder(Protocol):
     """Builds the card of a model from its records, as `assay.catalog.build_card` does."""
 
-    def __call__(self, out: Path, model_id: str, *, meta: Path | None) -> Path:
+    def __call__(self, out: Path, model_id: str, /, *, meta: Path | None) -> Path:
         """The card's file.
 
         Raises:

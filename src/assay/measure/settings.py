@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -26,12 +26,14 @@ def _flag(name: str | None = None, **more: Any) -> dict[str, Any]:
     return {"flag": name, **more} if name else more
 
 
-def _shapes(value: object) -> object:
-    """Shapes by input name, from `name=1,224,224,3` each."""
-    if not isinstance(value, list | tuple):
-        return value
+def parse_shapes(texts: Iterable[object]) -> dict[str, tuple[int, ...]]:
+    """Shapes by input name, from `name=1,224,224,3` each.
+
+    Raises:
+        AssayError: One is not of that form.
+    """
     shapes: dict[str, tuple[int, ...]] = {}
-    for text in value:
+    for text in texts:
         name, _, sizes = str(text).rpartition("=")
         try:
             shapes[name] = tuple(int(size) for size in sizes.split(","))
@@ -40,6 +42,10 @@ def _shapes(value: object) -> object:
         if not name:
             raise AssayError(f"--shape {text!r} is not understood", fix="write --shape name=1,224,224,3")
     return shapes
+
+
+def _shapes(value: object) -> object:
+    return parse_shapes(value) if isinstance(value, list | tuple) else value
 
 
 def _variants(value: object) -> object:
@@ -88,77 +94,88 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     lanes: tuple[str, ...] = Field(
-        (), description="Lane to measure on; again for more. Default: all that can run there.", json_schema_extra=_flag("lane")
+        default=(),
+        description="Lane to measure on; again for more. Default: all that can run there.",
+        json_schema_extra=_flag("lane"),
     )
     on: tuple[str, ...] = Field(
-        ("local",),
+        default=("local",),
         description="Device to measure on; again for more: local, a name in devices.yaml, or an address such as "
         "cdp://localhost:9222. See `assay devices`.",
     )
-    runs: int = Field(50, ge=0, description="Timed inferences; 0 compares numbers only.")
-    warmup: int = Field(3, ge=0, description="Untimed inferences first.")
+    runs: int = Field(default=50, ge=0, description="Timed inferences; 0 compares numbers only.")
+    warmup: int = Field(default=3, ge=0, description="Untimed inferences first.")
     budget_s: float = Field(
-        30.0,
+        default=30.0,
         ge=0.0,
         description="Seconds after which timing of a slow model ends early.",
         json_schema_extra=_flag("budget"),
     )
-    threads: int = Field(0, ge=0, le=256, description="CPU threads. 0: all cores, 4 at most.")
-    out: Path = Field(Path("assay-out"), description="Folder for records and cards.")
-    model_id: str | None = Field(None, description="The model's name in records. Default: the file's.")
+    threads: int = Field(default=0, ge=0, le=256, description="CPU threads. 0: all cores, 4 at most.")
+    out: Path = Field(default=Path("assay-out"), description="Folder for records and cards.")
+    model_id: str | None = Field(default=None, description="The model's name in records. Default: the file's.")
     meta: Path | None = Field(
-        None, description="YAML file with what people know: family, task, license, source_url ..."
+        default=None, description="YAML file with what people know: family, task, license, source_url ..."
     )
     variants: Annotated[dict[str, Path], BeforeValidator(_variants)] = Field(
-        {},
-        description="The same model in another format, for the lanes that read it: onnx=model.onnx; again for more.",
+        default={},
+        description="The same model in another format, for lanes that read it: onnx=model.onnx; again for more.",
         json_schema_extra=_flag("variant", cli=list[str]),
     )
     shapes: Annotated[dict[str, tuple[int, ...]], BeforeValidator(_shapes)] = Field(
-        {},
+        default={},
         description="Shape of a dynamic input: name=1,224,224,3; again for more. Default: 1 for each ?.",
         json_schema_extra=_flag("shape", cli=list[str]),
     )
     signatures: tuple[str, ...] = Field(
-        (), description="Signature to run; again for more. Default: all.", json_schema_extra=_flag("signature")
+        default=(),
+        description="Signature to run; again for more. Default: all.",
+        json_schema_extra=_flag("signature"),
     )
-    seed: int = Field(0, description="Seed of the inputs.")
+    seed: int = Field(default=0, description="Seed of the inputs.")
     kinds: tuple[str, ...] = Field(
-        KINDS,
-        description=f"Seeded inputs of this kind: {', '.join(KINDS)}; again for more. The first is timed. Default: "
-        "all six.",
+        default=KINDS,
+        description=f"Seeded inputs of this kind: {', '.join(KINDS)}; again for more. The first is timed. "
+        "Default: all six.",
         json_schema_extra=_flag("input-kind"),
     )
     inputs: Path | None = Field(
-        None, description="Your own inputs, beside the seeded ones: .npz, .npy, an image, or a folder of these."
+        default=None,
+        description="Your own inputs, beside the seeded ones: .npz, .npy, an image, or a folder of these.",
     )
     image_range: Annotated[tuple[float, float], BeforeValidator(_range)] = Field(
-        (0.0, 1.0),
+        default=(0.0, 1.0),
         description="What black and white become in a float input: 0,1 or -1,1 or 0,255.",
         json_schema_extra=_flag(cli=str, shown="0,1"),
     )
     source: str | None = Field(
-        None,
+        default=None,
         description="What the file was converted from, to tell a bad conversion from a bad lane: outputs.npz, "
         "model.onnx, or module.py:function that returns the PyTorch module (its code is run).",
     )
     fail_on: Annotated[tuple[str, ...], BeforeValidator(_fail_on)] = Field(
-        ("wrong",), description=f"Exit 1 on: {', '.join(FAIL_ON)}; again or with commas for more. Default: wrong."
+        default=("wrong",),
+        description=f"Exit 1 on: {', '.join(FAIL_ON)}; again or with commas for more. Default: wrong.",
     )
     time_limit_s: float = Field(
-        300.0, ge=1.0, description="Seconds for one lane on one model.", json_schema_extra=_flag("time-limit")
+        default=300.0,
+        ge=1.0,
+        description="Seconds for one lane on one model.",
+        json_schema_extra=_flag("time-limit"),
     )
     memory_limit: int | None = Field(
-        None, ge=64, description="MiB for one lane's process or browser. Default: 3/4 of the device's."
+        default=None, ge=64, description="MiB for one lane's process or browser. Default: 3/4 of the device's."
     )
     quiet_gate: bool = Field(
-        False, description="Wait for a quiet device before timing; measure again when it was disturbed."
+        default=False, description="Wait for a quiet device before timing; measure again when it was disturbed."
     )
-    quiet_timeout_s: float = Field(60.0, ge=0.0, description="Longest wait for quiet, in seconds.")
-    quiet_attempts: int = Field(3, ge=1, description="Measurements at most, with the gate.")
-    device: str | None = Field(None, description="This machine's name in records.", json_schema_extra=_flag(env="ASSAY_DEVICE"))
-    options: dict[str, Any] = Field({}, description="Options of lanes, see each lane.")
-    command: tuple[str, ...] = Field((), description="The command line, for the record.")
+    quiet_timeout_s: float = Field(default=60.0, ge=0.0, description="Longest wait for quiet, in seconds.")
+    quiet_attempts: int = Field(default=3, ge=1, description="Measurements at most, with the gate.")
+    device: str | None = Field(
+        default=None, description="This machine's name in records.", json_schema_extra=_flag(env="ASSAY_DEVICE")
+    )
+    options: dict[str, Any] = Field(default={}, description="Options of lanes, see each lane.")
+    command: tuple[str, ...] = Field(default=(), description="The command line, for the record.")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -182,4 +199,3 @@ class Settings(BaseModel):
     def cpu_threads(self) -> int:
         """CPU threads, with 0 resolved for this machine."""
         return self.threads or min(os.cpu_count() or 1, DEFAULT_THREADS)
-

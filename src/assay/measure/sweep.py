@@ -173,7 +173,9 @@ def sweep(
             for path in models:
                 _measured(measure, path, among, threading.Event(), report)
     else:
-        _side_by_side(models, jobs, settings, lambda path, among, stop: _measured(measure, path, among, stop, report))
+        _side_by_side(
+            models, jobs, settings, lambda path, among, stop: _measured(measure, path, among, stop, report)
+        )
     journal.end()
     return report
 

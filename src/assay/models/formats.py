@@ -29,8 +29,8 @@ class Contents:
     """What a format knows of a file.
 
     Attributes:
-        signatures: What can be run: named inputs and outputs, each with dtype and shape; -1 for a dimension that is
-            open. Empty for a file that takes prompts and gives tokens.
+        signatures: What can be run: named inputs and outputs, each with dtype and shape; -1 for a dimension that
+            is open. Empty for a file that takes prompts and gives tokens.
         graph: The graph, where the format has one that is read here; without it no expected error can be learnt.
         example: Whether the file says that its weights are no real ones.
     """

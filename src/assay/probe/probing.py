@@ -16,9 +16,6 @@ from assay.probe.run import Progress, run_cases
 from assay.probe.store import write_matrix
 from assay.version import __version__
 
-#: Lane -> module of the child process that tries cases on it.
-WORKERS = {"gpu_mldrift": "assay.probe.worker", "webgpu_mldrift": "assay.probe.browser"}
-
 
 @dataclass(frozen=True)
 class ProbeResult:
@@ -62,8 +59,9 @@ def probe(
         AssayError: The lane cannot run here or is no accelerator, an op is unknown, or no case can be tried.
     """
     lane = registry.find(lane_name)
-    if lane_name not in WORKERS:
-        raise AssayError(f"lane {lane_name!r} has no probe", fix=f"lanes with one: {', '.join(sorted(WORKERS))}")
+    if lane.probe is None:
+        known = [name for name in registry.names() if registry.find(name).probe is not None]
+        raise AssayError(f"lane {lane_name!r} has no probe", fix=f"lanes with one: {', '.join(known)}")
     available = lane.available()
     if not available.available:
         raise AssayError(f"lane {lane_name!r} cannot run here: {available.reason}", fix=available.fix)
@@ -71,13 +69,13 @@ def probe(
     folder = out / lane_name / version
     cases = list(_cases(lane_name, ops, models))
     runtime = {
-        "runtime": "@litertjs/core" if lane.runs_in == "browser" else "ai-edge-litert",
+        "runtime": "ai-edge-litert" if lane.runtime == "litert" else lane.runtime,
         "runtime_version": version,
         "grid_cases": sum(1 for _ in grid.cases()),
     }
     progress = Progress.load(folder / "progress.jsonl")
     try:
-        run_cases(cases, progress, environment=lane.child_env({}), worker=WORKERS[lane_name], tell=tell)
+        run_cases(cases, progress, environment=lane.child_env({}), worker=lane.probe, tell=tell)
     finally:
         # Ctrl-C leaves the matrix of what is measured so far.
         header = write_matrix(folder, progress.outcomes.values(), _header(lane_name, runtime, progress.session))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.devices.local import kill_family
 from assay.errors import AssayError
 from assay.probe.cases import Case
 from assay.probe.outcome import Outcome
+from assay.processes import Child
 from assay.records.files import write_atomic
-from assay.scratch import Scratch
 
 
 @dataclass
@@ -114,27 +111,19 @@ def _run(
     write_atomic(source, json.dumps([case.to_json() for case in waiting]))
     for path in (results, log):
         path.unlink(missing_ok=True)
-    scratch = Scratch()
-    process = subprocess.Popen(
-        [sys.executable, "-m", worker, str(source), str(results)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=log.open("ab"),
-        env={**os.environ, **environment, **scratch.environment, "OPENBLAS_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
+    command = [sys.executable, "-m", worker, str(source), str(results)]
+    child = Child(command, log, environment={**environment, "OPENBLAS_NUM_THREADS": "1"})
     position = 0
     try:
         while True:
-            ended = process.poll() is not None
+            ended = child.process.poll() is not None
             position = _take(results, position, progress)
             tell(len(progress.outcomes))
             if ended:
                 break
             time.sleep(0.5)
     finally:
-        kill_family(process)
-        scratch.close()
+        child.close()
         _take(results, position, progress)
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
     return " / ".join(lines[-2:])

@@ -40,7 +40,7 @@ def cpu_model() -> str:
 
 
 def board_model() -> str | None:
-    """The board's name as its firmware gives it, for example `Raspberry Pi 5 Model B Rev 1.0`; None on most PCs."""
+    """The board's name as its firmware gives it, such as `Raspberry Pi 5 Model B Rev 1.0`; None on most PCs."""
     return (_read("/proc/device-tree/model") or "").strip("\0 ") or None
 
 

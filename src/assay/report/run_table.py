@@ -63,6 +63,9 @@ def show(report: Report, out: Path, console: Console) -> None:
 def _table(report: Report) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("model", overflow="fold", min_width=12)
+    several = len({result.device for result in report.results}) > 1
+    if several:
+        table.add_column("device", overflow="fold")
     table.add_column("lane", no_wrap=True)
     table.add_column("result", no_wrap=True)
     for name in ("ops on it", "p50 ms", "load ms", "peak MB", "max diff"):
@@ -74,6 +77,7 @@ def _table(report: Report) -> Table:
         unstable = "~" if run.metrics.get("unstable") else ""
         table.add_row(
             escape(name) if name != previous else "",
+            *([escape(result.device or "browser")] if several else []),
             result.lane,
             status(result),
             _delegated(run),

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import AssayError
 from assay.evidence import litert_log, litertjs_log
 from assay.lanes.base import Availability, Lane, LaneFacts, Refusal
-from assay.lanes.job import Job, Observation, save_observation
 from assay.lanes.browser import chromium, litertjs
 from assay.lanes.browser.environment import adapter_name, is_software
+from assay.lanes.job import Job, Observation, save_observation
 from assay.records.failure import FailureClass
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assay.evidence import litertjs_log
-from assay.lanes.job import Job, Observation
 from assay.lanes.browser.page_job import BrowserFailure, PageEvent, PageJob
 from assay.lanes.browser.running import first_line
+from assay.lanes.job import Job, Observation
 from assay.records.failure import FailureClass
 
 if TYPE_CHECKING:

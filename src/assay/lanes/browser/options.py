@@ -16,34 +16,34 @@ class BrowserOptions(LaneOptions):
     """How a browser lane runs; the options of a `Job`, checked."""
 
     adapter: Literal["auto", "swiftshader", "hardware"] = Field(
-        "auto",
+        default="auto",
         description="WebGPU adapter: swiftshader (software), hardware, or auto: hardware where there is one.",
     )
     cdp: str | None = Field(
-        None,
-        description="Attach to a running Chromium by its DevTools address, such as http://localhost:9222; the same "
-        "as --on cdp://localhost:9222 (a phone: adb forward tcp:9222 localabstract:chrome_devtools_remote). It "
-        "must reach this machine's --port.",
+        default=None,
+        description="Attach to a running Chromium by its DevTools address, such as http://localhost:9222; the "
+        "same as --on cdp://localhost:9222 (a phone: adb forward tcp:9222 "
+        "localabstract:chrome_devtools_remote). It must reach this machine's --port.",
     )
     port: int = Field(
-        0,
+        default=0,
         ge=0,
         le=65535,
         description="Loopback port that serves the page; 0: a random one. For a phone: adb reverse tcp:PORT.",
     )
-    litertjs: str = Field(DEFAULT_VERSION, description="Version of LiteRT.js.")
+    litertjs: str = Field(default=DEFAULT_VERSION, description="Version of LiteRT.js.")
     wasm_threads: int | None = Field(
-        None, ge=1, le=256, description="Threads of WebAssembly; more than 1 take the threaded build."
+        default=None, ge=1, le=256, description="Threads of WebAssembly; more than 1 take the threaded build."
     )
     jspi: bool | None = Field(
-        None,
+        default=None,
         description="The build with JavaScript Promise Integration, or the one without. Default: with, where the "
         "browser has it.",
     )
     precision: Literal["fp16", "fp32"] | None = Field(
-        None, description="Arithmetic of WebGPU and WebNN: fp32 or fp16. Default: LiteRT.js decides."
+        default=None, description="Arithmetic of WebGPU and WebNN: fp32 or fp16. Default: LiteRT.js decides."
     )
-    experimental: bool = Field(False, description="Allow experimental lanes: webnn.")
+    experimental: bool = Field(default=False, description="Allow experimental lanes: webnn.")
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from assay.evidence import litertjs_log
-from assay.lanes.job import Job, Observation, TensorSpec, save_observation
-from assay.lanes.browser.options import BrowserOptions
 from assay.lanes.browser.environment import browser_env, is_software
+from assay.lanes.browser.options import BrowserOptions
 from assay.lanes.browser.server import Body, Receiver, Server, save_body
+from assay.lanes.job import Job, Observation, TensorSpec, save_observation
 from assay.lanes.native import Array, load_arrays, save_arrays
 from assay.protocol import machine
 from assay.records.failure import FailureClass

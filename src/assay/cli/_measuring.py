@@ -9,41 +9,11 @@ import typer
 if TYPE_CHECKING:
     from assay.measure.run import Report, RunResult
 
-Runs = Annotated[int, typer.Option(min=0, help="Timed inferences; 0 compares numbers only.")]
-Warmup = Annotated[int, typer.Option(min=0, help="Untimed inferences first.")]
-Budget = Annotated[float, typer.Option(min=0.0, help="Seconds after which timing of a slow model ends early.")]
-Out = Annotated[Path, typer.Option(help="Folder for records and cards.")]
-Seed = Annotated[int, typer.Option(help="Seed of the inputs.")]
-TimeLimit = Annotated[float, typer.Option(min=1.0, help="Seconds for one lane on one model.")]
-MemoryLimit = Annotated[
-    int | None,
-    typer.Option(min=64, help="MiB for one lane's process or browser. Default: 3/4 of the machine's."),
-]
-QuietGate = Annotated[
-    bool, typer.Option("--quiet-gate", help="Wait for a quiet machine; measure again when disturbed.")
-]
-Device = Annotated[str | None, typer.Option(help="This machine's name in records.", envvar="ASSAY_DEVICE")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-
-
-def parse_shapes(values: list[str]) -> dict[str, tuple[int, ...]]:
-    """Shapes by input name, from `name=1,224,224,3` each.
-
-    Raises:
-        AssayError: One is not of that form.
-    """
-    from assay.errors import AssayError
-
-    shapes: dict[str, tuple[int, ...]] = {}
-    for value in values:
-        name, _, sizes = value.rpartition("=")
-        try:
-            shapes[name] = tuple(int(size) for size in sizes.split(","))
-        except ValueError:
-            name = ""
-        if not name:
-            raise AssayError(f"--shape {value!r} is not understood", fix="write --shape name=1,224,224,3")
-    return shapes
+LaneOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="Option of a lane that has none here: name=JSON; again for more."),
+]
 
 
 def with_progress(
