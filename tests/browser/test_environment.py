@@ -3,8 +3,9 @@
 import pytest
 
 from assay.errors import AssayError
-from assay.lanes.browser.chromium import BrowserOptions, launch_arguments
+from assay.lanes.browser.chromium import launch_arguments
 from assay.lanes.browser.environment import browser_env, is_software, wasm_build
+from assay.lanes.browser.options import BrowserOptions
 
 PHONE = {
     "user_agent": "Mozilla/5.0 (Linux; Android 10; K) Chrome/151.0.0.0 Mobile Safari/537.36",
@@ -35,7 +36,6 @@ def test_a_phone_is_what_it_says_and_not_what_we_are():
         litertjs_version="2.5.3",
         wasm_file="litert_wasm_jspi_internal.wasm",
         remote=True,
-        label=None,
     )
     assert env == {
         "browser": "chrome",
@@ -62,10 +62,9 @@ def test_what_a_browser_does_not_tell_is_null():
         litertjs_version="2.5.3",
         wasm_file="",
         remote=True,
-        label="lab",
     )
     assert env["os"] is env["webgpu_adapter"] is env["webgpu_adapter_kind"] is env["shader_f16"] is None
-    assert env["wasm_build"] is None and env["machine_label"] == "lab"
+    assert env["wasm_build"] is None and env["machine_label"] == "remote-browser"
 
 
 @pytest.mark.parametrize(

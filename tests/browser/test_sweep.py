@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay import graph
+from assay.catalog import build_card
 from assay.errors import AssayError
 from assay.measure.settings import Settings
 from assay.measure.sweep import find_models, sweep
@@ -64,11 +65,11 @@ def test_goes_on_where_it_was_interrupted_and_a_failure_stops_nothing(catalog, t
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep(models, settings, done=interrupt)
+        sweep(models, settings, done=interrupt, card=build_card)
     assert chromium_processes() == before
     assert list(out.glob(".sweep-*.json"))
     told = []
-    report = sweep(models, settings, done=told.append)
+    report = sweep(models, settings, done=told.append, card=build_card)
     assert [(result.model_id, result.entry.run.failure_class) for result in told] == [
         ("b", "silent_run_failure"),
         ("c", None),
@@ -88,7 +89,7 @@ def test_goes_on_where_it_was_interrupted_and_a_failure_stops_nothing(catalog, t
 def test_side_by_side_for_the_numbers(catalog, tmp_path):
     settings = Settings(lanes=("wasm_xnnpack",), runs=0, kinds=("uniform",), out=tmp_path / "out", options=OPTIONS)
     (catalog / "broken.tflite").unlink()
-    report = sweep(find_models(catalog), settings, jobs=2)
+    report = sweep(find_models(catalog), settings, jobs=2, card=build_card)
     classes = {result.model_id: result.entry.run.failure_class for result in report.results}
     assert classes == {"a": None, "b": "silent_run_failure", "c": None}
     assert all(result.entry.run.latency_p50_ms is None for result in report.results)

@@ -145,6 +145,14 @@ class Lane:
 
         return LaneOptions
 
+    def check_options(self, options: dict[str, Json]) -> None:
+        """Look at the options before anything is measured.
+
+        Raises:
+            AssayError: A value is not one that it can have, or what it asks for is not there.
+        """
+        self.options_model().of(options)
+
     def runtime_version(self, options: dict[str, Json]) -> str | None:
         """Version of the runtime that these options take; None if it is not installed."""
         told = self.available().details.get("runtime_version")

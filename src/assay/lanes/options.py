@@ -32,4 +32,7 @@ class LaneOptions(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0]) if first["loc"] else "options"
+            if first["type"] == "literal_error":
+                expected = str(first.get("ctx", {}).get("expected", "")).replace("'", "").replace(" or ", ", ")
+                raise AssayError(f"no {name} {own.get(name)!r}", fix=f"choose from {expected}") from error
             raise AssayError(f"lane option {name}: {first['msg']}, not {own.get(name)!r}") from error

@@ -206,7 +206,7 @@ def plan_runs(settings: Settings, among: Sequence[Device] | None = None) -> Plan
 
 def _check_lane(lane: Lane, settings: Settings) -> None:
     """Options that a lane cannot have are misuse, and better known before anything is measured."""
-    lane.options_model().of(settings.options)
+    lane.check_options(settings.options)
     if lane.experimental and lane.asks_consent and not settings.options.get("experimental"):
         raise AssayError(f"the lane {lane.name} is experimental", fix="add --experimental")
 

@@ -37,6 +37,12 @@ class BrowserLane(Lane):
 
         return BrowserOptions
 
+    def check_options(self, options: dict[str, Any]) -> None:
+        """Look at the options; the version of LiteRT.js that is asked for must be installed."""
+        super().check_options(options)
+        if options.get("litertjs"):
+            litertjs.require(str(options["litertjs"]))
+
     def runtime_version(self, options: dict[str, Any]) -> str | None:
         """The version of LiteRT.js that is asked for."""
         return str(options.get("litertjs") or litertjs.DEFAULT_VERSION)
