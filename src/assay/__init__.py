@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from assay.catalog.cards import Orphans
     from assay.catalog.check import CheckResult
     from assay.conversion import ConversionDiffers, ConvertedModel, ModelFacts, Plan, Recipe, convert
+    from assay.devices.base import Device
     from assay.diagnosis.engine import Progress
     from assay.diagnosis.finding import Finding
     from assay.errors import AssayError
@@ -99,9 +100,10 @@ def run(
     *,
     notify: Callable[[str], None] = lambda text: None,
     done: Callable[[RunResult], None] = lambda result: None,
+    among: Sequence[Device] | None = None,
     **changes: Any,
 ) -> Report:
-    """Measure models on lanes: a record for each run, a card for each model. What `assay run` does.
+    """Measure models on lanes of devices: a record for each run, a card for each model. What `assay run` does.
 
     Each lane runs in a process of its own, with the same inputs, and its outputs are compared with the
     reference's. A run that fails is a record with its failure class; the others go on.
@@ -111,6 +113,7 @@ def run(
         settings: How to measure; by default as `assay run` does.
         notify: Told what is being done, one short line each time.
         done: Told of each run when it is on disk.
+        among: Devices that you have opened; by default those that `settings.on` names.
         **changes: Fields of `Settings` that are to be otherwise: `lanes=("cpu_xnnpack",), runs=10`.
 
     Returns:
@@ -118,12 +121,12 @@ def run(
         command.
 
     Raises:
-        AssayError: The settings cannot be met: an unknown lane, or one name for several models.
-        TypeError: There is no such field.
+        AssayError: The settings cannot be met: an unknown lane, device or field, or one name for several models.
     """
     from assay.measure.run import run_models
 
-    return run_models(_paths(models), _changed(settings, changes), notify=notify, done=done)
+    changed = _changed(settings, changes)
+    return run_models(_paths(models), changed, notify=notify, done=done, among=among, card=build_card)
 
 
 def sweep(
@@ -151,15 +154,14 @@ def sweep(
         What this call has measured.
 
     Raises:
-        AssayError: There is no model, a lane cannot run here, or timing was asked for side by side.
-        TypeError: There is no such field.
+        AssayError: There is no model or field, a lane cannot run here, or timing was asked for side by side.
     """
     from assay.measure.sweep import find_models
     from assay.measure.sweep import sweep as measure
 
     named = _paths(models)
     found = find_models(named[0]) if len(named) == 1 else named
-    return measure(found, _changed(settings, changes), jobs=jobs, notify=notify, done=done)
+    return measure(found, _changed(settings, changes), jobs=jobs, notify=notify, done=done, card=build_card)
 
 
 def inspect(model: Path | str, *, part: str | None = None) -> Inspected:
@@ -374,10 +376,8 @@ def _changed(settings: Settings | None, changes: Mapping[str, Any]) -> Settings:
     """Settings with some fields otherwise.
 
     Raises:
-        TypeError: There is no such field.
+        AssayError: There is no such field, or it cannot have that value.
     """
-    import dataclasses
-
     from assay.measure.settings import Settings
 
-    return dataclasses.replace(settings or Settings(), **changes)
+    return Settings.of({**(settings or Settings()).model_dump(), **changes})

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay import graph
-from assay.catalog import build_card
+from assay import build_card, graph
 from assay.errors import AssayError
 from assay.measure.settings import Settings
 from assay.measure.sweep import find_models, sweep

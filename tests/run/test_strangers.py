@@ -6,7 +6,7 @@ import pytest
 import strangers
 from strangers import write
 
-from assay.catalog import build_card
+from assay import build_card
 from assay.graph import Model
 from assay.measure.run import Report, run_models
 from assay.measure.settings import Settings

@@ -69,14 +69,14 @@ def check(
     """
     import webbrowser
 
-    from assay.catalog import build_card
+    import assay
     from assay.cli._output import err
     from assay.cli._output import out as stdout
     from assay.lanes.browser.litertjs import DEFAULT_VERSION, require
     from assay.measure.check_page import CheckServer
 
     runtime = require(litertjs or DEFAULT_VERSION)
-    with CheckServer(runtime, port=port, out=out, runs=runs, budget_s=budget, card=build_card) as server:
+    with CheckServer(runtime, port=port, out=out, runs=runs, budget_s=budget, card=assay.build_card) as server:
         stdout.print(server.url, soft_wrap=True)
         err.print("Drop a .tflite on that page. Ctrl-C ends.")
         if open_browser:

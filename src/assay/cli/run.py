@@ -1,5 +1,6 @@
 """`assay run`: measure models on lanes of devices, write records and a card."""
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,16 +41,18 @@ def run(
 
     Exit code: 0 all fine, 1 a run failed or showed what --fail-on names, 2 a file or an option cannot be used.
     """
-    from assay.catalog import build_card
-    from assay.measure.run import plan_runs, run_models
+    import assay
+    from assay.measure.run import find_devices, plan_runs
 
     options = lane_options(registry.names(), lanes, option or [])
     settings = Settings.of({**chosen, "options": options, "command": ("assay", *sys.argv[1:])})
     out = settings.out
-    report = with_progress(
-        len(models) * plan_runs(settings).runs,
-        lambda notify, done: run_models(models, settings, notify=notify, done=done, card=build_card),
-        interrupted=f"interrupted; the runs so far are in {out}; for cards: assay card build --dir {out}",
-    )
+    with contextlib.ExitStack() as stack:
+        among = [stack.enter_context(device) for device in find_devices(settings)]
+        report = with_progress(
+            len(models) * plan_runs(settings, among).runs,
+            lambda notify, done: assay.run(models, settings, notify=notify, done=done, among=among),
+            interrupted=f"interrupted; the runs so far are in {out}; for cards: assay card build --dir {out}",
+        )
     show(report, out, as_json=as_json)
     raise typer.Exit(report.exit_code)

@@ -11,7 +11,6 @@ from assay.cli._options import lane_options, lane_parameters, option_parameters,
 from assay.lanes import registry
 from assay.measure.settings import Settings
 from assay.measure.sweep import find_models, sweep_lanes
-from assay.measure.sweep import sweep as run_sweep
 
 app = typer.Typer(add_completion=False)
 
@@ -46,7 +45,7 @@ def sweep(
 
     Exit code: 0 all fine, 1 a run failed or gave wrong numbers, 2 a file or an option cannot be used.
     """
-    from assay.catalog import build_card
+    import assay
     from assay.measure.run import plan_runs
 
     options = lane_options(registry.names(), lanes, option or [])
@@ -55,7 +54,7 @@ def sweep(
     models = find_models(catalog)
     report = with_progress(
         len(models) * plan_runs(settings).runs,
-        lambda notify, done: run_sweep(models, settings, jobs=jobs, notify=notify, done=done, card=build_card),
+        lambda notify, done: assay.sweep(models, settings, jobs=jobs, notify=notify, done=done),
         interrupted="interrupted; the same command goes on from here",
     )
     show(report, settings.out, as_json=as_json)
