@@ -65,7 +65,8 @@ class FaultLane(Lane):
 
     def read(self, log: str, observation: Observation | None) -> LaneFacts:
         """It always serves the run itself."""
-        return LaneFacts(served=observation is not None and observation.load_ms is not None)
+        served = observation is not None and observation.load_ms is not None
+        return LaneFacts(served=served, evidence=("plain CPU kernels with injected faults",) if served else ())
 
 
 @dataclass(frozen=True)

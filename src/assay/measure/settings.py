@@ -189,6 +189,10 @@ class Settings(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0]) if first["loc"] else "settings"
+            if first["type"] == "extra_forbidden":
+                raise AssayError(
+                    f"there is no setting {name!r}", fix=f"choose from {', '.join(cls.model_fields)}"
+                ) from error
             raise AssayError(f"{name}: {first['msg']}, not {values.get(name)!r}") from error
 
     def but(self, **changes: Any) -> Self:
