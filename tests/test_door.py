@@ -101,7 +101,7 @@ def test_a_model_is_run_and_its_card_read(model: Path, tmp_path: Path) -> None:
 
 
 def test_settings_are_checked(model: Path) -> None:
-    with pytest.raises(assay.AssayError, match="no setting .nothing."):
+    with pytest.raises(assay.AssayError, match=r"no setting .nothing."):
         assay.run(model, nothing=1)
     with pytest.raises(assay.AssayError, match="no lane"):
         assay.run([model], assay.Settings(lanes=("none",)))

@@ -36,6 +36,7 @@ from assay.models.file import open_model
 from assay.numerics.inputs import make_inputs, resolve_shapes
 from assay.processes import Stopped
 from assay.protocol.acceptance import accept
+from assay.records.failure import FailureClass
 from assay.scratch import Scratch
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -43,6 +44,8 @@ _SEQUENCE = (0, 1, 0)
 _RUNS = 3
 _QUICK_S = 30.0
 """How long `available` may take: it looks, and starts nothing that is slow."""
+
+_NOT_HERE = (FailureClass.NO_ACCELERATOR, FailureClass.LANE_UNAVAILABLE)
 
 _FAULTS = f"{FaultLane.__module__}:{FaultLane.__qualname__}"
 """A lane that crashes or hangs when it is told to, to see that a device holds."""
@@ -224,6 +227,8 @@ def _check_runs(
     if facts is None:
         return
     accepted = accept(outcome.ending, outcome.log, facts.failure, lane.explain)
+    if accepted.failure in _NOT_HERE:
+        return  # That is an answer too: what it needs is not there, and it says so.
     if not checks.hold(accepted.failure is None, f"a small model fails: {accepted.failure}: {accepted.error}"):
         return
     observation = outcome.observation

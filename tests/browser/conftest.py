@@ -18,19 +18,10 @@ from assay.lanes.native import save_arrays
 from assay.processes import kill_all
 from assay.scratch import Scratch
 
-CACHE = Path(__file__).resolve().parents[2] / ".cache" / "assay"
-
 
 @pytest.fixture(scope="session", autouse=True)
-def runtime() -> Iterator[litertjs.Runtime]:
-    """LiteRT.js of the default version; npm fetches it once."""
-    before = os.environ.get("ASSAY_CACHE")
-    os.environ["ASSAY_CACHE"] = str(CACHE)
-    yield litertjs.install()
-    if before is None:
-        del os.environ["ASSAY_CACHE"]
-    else:
-        os.environ["ASSAY_CACHE"] = before
+def _with_runtime(runtime: litertjs.Runtime) -> None:
+    """Every test here needs LiteRT.js."""
 
 
 def double(shape: tuple[int, ...] = (1, 8, 8, 4), dtype: str = "float32") -> graph.Model:

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("name", [*registry.names(), "assay.lanes.fault:FaultLane"])
+@pytest.mark.usefixtures("runtime")
 def test_our_lanes_conform(name: str):
     options = {"experimental": True} if registry.find(name).experimental else {}
     check_lane(name, options=options)
