@@ -159,6 +159,21 @@ def test_a_failed_run_is_exit_1(tmp_path: Path):
     assert "unsupported_op" in result.stdout
 
 
+def test_what_is_published_names_files_and_no_folders(model: Path, tmp_path: Path):
+    (tmp_path / "work").mkdir()
+    lanes = ["--lane", "cpu_xnnpack", "--lane", "bad_lanes:Gossip"]
+    result = assay("run", model, *lanes, "--runs", 1, "--out", tmp_path / "o", cwd=tmp_path / "work")
+    assert result.returncode == 1, result.stderr
+    (path,) = (tmp_path / "o" / "data").rglob("*.json")
+    entry = json.loads(path.read_text())["entries"][-1]
+    assert entry["command"] == ["assay", "run", "tiny.tflite", *lanes, "--runs", "1", "--out", "o"]
+    assert entry["run"]["evidence"][0] == "loading tiny.tflite for notes"
+    assert entry["run"]["error"] == "RuntimeError: could not open 'tiny.tflite': see log"
+    texts = [file.read_text() for file in (tmp_path / "o").rglob("*") if file.is_file()]
+    assert len(texts) >= 3
+    assert not [folder for folder in (str(tmp_path), f"{Path.home()}/") if any(folder in text for text in texts)]
+
+
 def test_two_models_of_one_name_are_kept_apart(tmp_path: Path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

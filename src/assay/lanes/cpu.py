@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.distribution import install_runtime
 from assay.lanes.base import Availability, Lane, LaneFacts
 from assay.lanes.job import Job, Json, Observation
 from assay.lanes.native import Array, Invoke, runtime_version
@@ -18,7 +19,7 @@ def _availability() -> Availability:
     try:
         version = runtime_version()
     except ImportError:
-        return Availability(False, reason="ai-edge-litert is missing", fix="pip install ai-edge-litert==2.3.0")
+        return Availability(False, reason="ai-edge-litert is missing", fix=install_runtime())
     from assay.protocol import machine
 
     on = f"{machine.cpu_model()}, LiteRT {version}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.distribution import install_runtime
 from assay.evidence import litert_log
 from assay.lanes.base import Availability, Lane, LaneFacts, Refusal
 from assay.lanes.job import Job, Json, Observation
@@ -80,7 +81,7 @@ class MlDriftLane(Lane):
 
             version = runtime_version()
         except ImportError:
-            return Availability(False, reason="ai-edge-litert is missing", fix="pip install ai-edge-litert==2.3.0")
+            return Availability(False, reason="ai-edge-litert is missing", fix=install_runtime())
         library = next(Path(ai_edge_litert.__path__[0]).glob("libLiteRtWebGpuAccelerator.*"), None)
         if library is None:
             return Availability(

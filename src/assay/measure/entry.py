@@ -16,6 +16,7 @@ from assay.measure.judge import Judged
 from assay.models.artifact import Artifact
 from assay.protocol.acceptance import Acceptance
 from assay.protocol.statistics import Summary
+from assay.records.privacy import scrub_command, scrub_values
 
 Scalar = float | int | str | bool | None
 
@@ -167,15 +168,15 @@ def _shared(context: Context, measured: Measured, judged: Judged | None) -> dict
     return {
         "date": context.started.date().isoformat(),
         "delegated_ops": delegated,
-        "error": acceptance.error,
-        "evidence": evidence,
+        "error": scrub_values(acceptance.error),
+        "evidence": scrub_values(evidence),
         "failure_class": acceptance.failure.value if acceptance.failure else None,
         "full_delegation": facts.full_delegation if acceptance.failure is None else None,
         "latency_p50_ms": _rounded(summary.p50_ms) if summary else None,
         "loads": bool(acceptance.loads),
         "max_abs_diff": verdict.max_abs_diff if verdict else None,
         "max_rel_diff": verdict.max_rel_diff if verdict else None,
-        "metrics": metrics(context, measured, judged),
+        "metrics": scrub_values(metrics(context, measured, judged)),
         "output_match": judged.output_match if judged else None,
         "peak_mem_mb": _over_baseline(measured),
         "provenance": context.provenance,
@@ -197,15 +198,17 @@ def _beside(context: Context, measured: Measured, judged: Judged | None) -> dict
             size_bytes=context.artifact.size_bytes,
         ),
         "signature": context.signature,
-        "command": list(context.command),
+        "command": scrub_command(context.command),
         "started_at": context.started.isoformat(timespec="seconds"),
-        "host": {**context.device.host, "adapter": facts.adapter, "adapter_kind": facts.adapter_kind},
+        "host": scrub_values(
+            {**context.device.host, "adapter": facts.adapter, "adapter_kind": facts.adapter_kind}
+        ),
         "samples_ms": (
             [round(sample, 4) for sample in observation.samples_ms] if observation and measured.summary else []
         ),
         "refused_ops": [records.RefusedOp(**dataclasses.asdict(refusal)) for refusal in facts.refusals],
         "verdict": judged.to_dict() if judged else None,
-        "inputs": dict(context.inputs),
+        "inputs": scrub_values(dict(context.inputs)),
     }
 
 

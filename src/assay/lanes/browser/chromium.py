@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from assay.distribution import install
 from assay.errors import AssayError
 
 _COMMANDS = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge"]
@@ -20,7 +21,7 @@ _PLACES = [
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     r"C:\Program Files\Google\Chrome\Application\chrome.exe",
 ]
-INSTALL_PLAYWRIGHT = "pip install 'assay[browser]'"
+INSTALL_PLAYWRIGHT = install("browser")
 
 
 def find() -> Path:

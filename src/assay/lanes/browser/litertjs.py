@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from assay import distribution
 from assay.errors import AssayError
 
 DEFAULT_VERSION = "2.5.3"
@@ -229,7 +230,7 @@ def _npm(arguments: list[str], cwd: Path | None = None) -> str:
     if client is None:
         raise AssayError(
             "LiteRT.js comes from npm, and there is no npm here",
-            fix="pip install 'assay[browser]', or install Node.js",
+            fix=f"{distribution.install('browser')}, or install Node.js",
         )
     try:
         done = subprocess.run(
